@@ -1,0 +1,108 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the hashed lists beside and below this file from their ``.in`` files.
+
+What a list already pins stays as it is, unless ``--upgrade`` is given. No list records where a file was found.
+
+usage: lock.py [--upgrade] [--python311 PATH] [NAME …]     (``make lock``; names: uv runtime dev v4-flash-next …)
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ENGINES = HERE.parent / "roles" / "runtime" / "files"
+
+# PyPI builds these three for CUDA alone: they neither load beside a CPU torch nor are they needed to serve text.
+CUDA_ONLY = {"torchvision", "torchaudio", "torchcodec"}
+
+CONTROLLER = ["--universal", "--python-version", "3.12"]
+SPARK = ["--python-platform", "aarch64-manylinux_2_35", "--python-version", "3.12"]
+
+# Name of the list: its folder and what uv is told. The rehearsal is not here: uv does not read pip's
+# configuration, where a CPU build of torch may be named.
+UV_LISTS = {
+    "uv": (HERE, CONTROLLER),
+    "runtime": (HERE, CONTROLLER),
+    "dev": (HERE, CONTROLLER),
+    "v4-flash-next": (ENGINES, SPARK),
+    # The wheel whose command line is checked is the one that the Sparks get, so it takes that list's versions.
+    "engine-cli": (HERE, ["--universal", "--python-version", "3.11", "--no-deps",
+                          "--constraints", str(ENGINES / "v4-flash-next.txt")]),
+}  # fmt: skip
+
+
+def lock_with_uv(name: str, upgrade: bool) -> Path:
+    """Resolve NAME.in with uv and write NAME.txt with the hashes of all files of each version."""
+    folder, options = UV_LISTS[name]
+    target = folder / f"{name}.txt"
+    command = ["uv", "pip", "compile", "--quiet", "--no-config", "--generate-hashes", "--no-header", "--no-annotate"]
+    command += [*options, *(["--upgrade"] if upgrade else [])]
+    subprocess.run([*command, "--output-file", str(target), str(HERE / f"{name}.in")], check=True)
+    return target
+
+
+def lock_rehearsal(python311: str, upgrade: bool) -> Path:
+    """Resolve rehearsal.in with pip for the Python of the nodes and write the hash of each wheel chosen.
+
+    Python 3.11 must really run: pip judges environment markers by the interpreter it runs in. The alias of
+    ``vllm_alias.py`` is on no index and is added from its own bytes.
+    """
+    target = ENGINES / "rehearsal.txt"
+    with tempfile.TemporaryDirectory() as scratch:
+        subprocess.run([python311, "-m", "venv", f"{scratch}/venv"], check=True)
+        python = f"{scratch}/venv/bin/python"
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
+        pins = Path(scratch, "pins.txt")
+        pins.write_text("" if upgrade else "".join(f"{pin}\n" for pin in pinned(target) if not pin.startswith("vllm==")))
+        command = [python, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        command += ["--only-binary=:all:", "--constraint", str(pins), "--requirement", str(HERE / "rehearsal.in")]
+        subprocess.run([*command, "--report", f"{scratch}/report.json"], check=True)
+        report = json.loads(Path(scratch, "report.json").read_text())
+
+        hashes = dict(wheel_of(item) for item in report["install"])
+        alias = subprocess.check_output([python, str(ENGINES / "vllm_alias.py"), scratch], text=True).strip()
+        digest = subprocess.check_output([python, "-m", "pip", "hash", alias], text=True).split("--hash=")[1].strip()
+        hashes["vllm==" + Path(alias).name.split("-")[1]] = digest
+    lines = [f"{pin} \\\n    --hash={hashes[pin]}\n" for pin in sorted(hashes) if pin.split("==")[0] not in CUDA_ONLY]
+    target.write_text("".join(lines))
+    return target
+
+
+def wheel_of(item: dict) -> tuple[str, str]:
+    """Return ("name==version", "sha256:…") of one entry of pip's report."""
+    name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
+    digest = item["download_info"]["archive_info"]["hashes"]["sha256"]
+    return f"{name}=={item['metadata']['version']}", f"sha256:{digest}"
+
+
+def pinned(path: Path) -> list[str]:
+    """Return the "name==version" of a list; none where it does not exist yet."""
+    return re.findall(r"^([^\s#]+==\S+)", path.read_text(), re.MULTILINE) if path.exists() else []
+
+
+def main() -> None:
+    known = [*UV_LISTS, "rehearsal"]
+    parser = argparse.ArgumentParser(description="Write the hashed requirement lists.")
+    parser.add_argument("names", nargs="*", default=known, metavar="NAME", help=", ".join(known))
+    parser.add_argument("--upgrade", action="store_true", help="take newer versions than those pinned")
+    parser.add_argument("--python311", default="python3.11", help="interpreter of the rehearsal's nodes")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(known):
+        sys.exit(f"lock.py: no list is called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    for name in options.names:
+        if name == "rehearsal":
+            print(lock_rehearsal(options.python311, options.upgrade))
+        else:
+            print(lock_with_uv(name, options.upgrade))
+
+
+if __name__ == "__main__":
+    main()
