@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from . import catalogue_fabric, catalogue_host
+from . import catalogue_fabric, catalogue_host, catalogue_plan
 from .catalogue import Entry
 
 SEVERITIES = ("error", "warning", "info")
@@ -54,6 +54,7 @@ CATALOGUE = join_catalogues(
     (
         catalogue_fabric.ENTRIES,
         catalogue_host.ENTRIES,
+        catalogue_plan.ENTRIES,
     )
 )
 

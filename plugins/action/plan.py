@@ -1,0 +1,94 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes the plan of a group on the controller and stops on everything that is wrong, all at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from ansible.plugins.action import ActionBase
+from ansible_collections.tandem.spark.plugins.module_utils import engine_config
+from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding, worst_first
+from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
+from ansible_collections.tandem.spark.plugins.plugin_utils import variables
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import Rank, node_plan, plan_group
+
+ROLES = Path(__file__).parents[2] / "roles"
+PROFILE_FILES = ROLES / "profile" / "files"
+
+
+def report(findings: list[Finding]) -> str:
+    """The findings for a person: worst first, with what to do."""
+    lines = []
+    for each in worst_first(findings):
+        where = f" [{', '.join(each.hosts)}]" if each.hosts else ""
+        lines.append(f"{each.severity.upper()} {each.id}{where}: {each.summary}. {each.remedy}.")
+    return "\n".join(lines)
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        hostvars, groups = task_vars["hostvars"], task_vars["groups"]
+        me, group = task_vars["inventory_hostname"], self._task.args["group"]
+        known = variables.declared(ROLES)
+        hosts = list(groups.get(group, []))
+        given = {host: self._public(hostvars[host]) for host in hosts}
+        findings = list(variables.check(known, given))
+        effective = {host: {name: given[host].get(name, variable.default) for name, variable in known.items()}
+                     for host in hosts}
+        profile = None if findings else self._profile(effective[hosts[0]], findings)
+        if profile:
+            ranks = [Rank(number, host, effective[host], self._node(hostvars[host]))
+                     for number, host in enumerate(hosts)]
+            plan = plan_group(group, ranks, profile)
+            findings += plan.findings
+        result["findings"] = [each.as_dict() for each in worst_first(findings)]
+        if any(each.severity == "error" for each in findings):
+            result.update(failed=True, msg=f"Nothing was touched. The plan for group {group} cannot be carried out:\n"
+                                           + report(findings))
+            return result
+        rank = ranks[hosts.index(me)]
+        path = effective[hosts[0]]["tandem_checkpoint_path"] or profile["checkpoint"]["path"]
+        result.update(
+            changed=False,
+            plan=node_plan(group, ranks, rank, plan, profile),
+            profile=profile,
+            checkpoint_path=path,
+            engine_yaml=engine_config.engine_yaml(
+                {**profile["engine"]["flags"], "tensor-parallel-size": profile["tensor_parallel_size"]},
+                path, profile["served_model_name"]),
+            arguments={
+                role: engine_config.rank_arguments(
+                    number, len(ranks), rank.variables["tandem_api_host"], rank.variables["tandem_api_port"])
+                for number, role in enumerate(("head", "worker"))
+            },
+            role="head" if rank.number == 0 else "worker",
+        )
+        return result
+
+    @staticmethod
+    def _public(values) -> dict:
+        return {name: values[name] for name in values if name.startswith(variables.PREFIX)}
+
+    @staticmethod
+    def _node(values):
+        return (values.get("__tandem_node") or {}).get("node")
+
+    @staticmethod
+    def _profile(values: dict, findings: list[Finding]) -> dict | None:
+        name = values["tandem_profile"]
+        schema = yaml.safe_load((PROFILE_FILES / "profile_schema.yml").read_text())
+        folder = PROFILE_FILES / "profiles"
+        try:
+            return profiles.load(name, folder, values["tandem_profile_overrides"] or {}, schema)
+        except profiles.UnknownProfile:
+            findings.append(finding("plan.profile.unknown", name=name, known=", ".join(profiles.names(folder))))
+        except profiles.ProfileError as why:
+            findings.append(finding("plan.profile.wrong", name=name, why=why))
+        return None

@@ -1,0 +1,94 @@
+#!/usr/bin/python
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: plan
+short_description: Make one checked plan for a group of ranks
+version_added: "0.1.0"
+author: tandem.spark contributors (@tandem-spark)
+description:
+  - Runs on the controller and sends nothing to a node. Takes what M(tandem.spark.node_info) saw of every host of the
+    group (registered as C(__tandem_node)) and the public variables of the inventory.
+  - Fails with every problem at once, before anything is touched.
+  - A host that this run does not look at (C(--limit)) is left out of the checks and keeps its place in the plan.
+attributes:
+  check_mode:
+    description: Changes nothing in any mode.
+    support: full
+  diff_mode:
+    description: Changes nothing in any mode.
+    support: none
+options:
+  group:
+    description: The inventory group whose hosts are the ranks; its first host is the head.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Look at the node
+  tandem.spark.node_info:
+  register: __tandem_node
+
+- name: Make the plan
+  tandem.spark.plan:
+    group: tandem
+  register: __tandem_plan
+"""
+
+RETURN = r"""
+plan:
+  description: What this node must know to start its rank, the content of /etc/tandem/plan.json.
+  returned: success
+  type: dict
+  sample: {group: tandem, rank: 0, ranks: 2, master_addr: 192.168.177.1, master_port: 25000}
+profile:
+  description: The named profile with the overrides laid over it.
+  returned: success
+  type: dict
+  sample: {name: rehearsal, tensor_parallel_size: 2}
+checkpoint_path:
+  description: Folder of the weights on every rank.
+  returned: success
+  type: str
+  sample: /srv/models/lab
+engine_yaml:
+  description: The engine's configuration file, equal on every rank.
+  returned: success
+  type: str
+  sample: |
+    max-num-seqs: 4
+arguments:
+  description: The words on the engine's command line that differ between head and worker.
+  returned: success
+  type: dict
+  sample: {head: [--host, 0.0.0.0, --port, "8888"], worker: [--headless]}
+role:
+  description: Whether this host is the head or a worker.
+  returned: success
+  type: str
+  sample: head
+findings:
+  description: What is wrong with the inventory or with the plan.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    """The action plugin of the same name does the work; this page is its documentation."""
+    AnsibleModule(argument_spec={"group": {"type": "str", "required": True}}, supports_check_mode=True).fail_json(
+        msg="tandem.spark.plan runs on the controller, as an action; it was sent to a node as a module instead."
+    )
+
+
+if __name__ == "__main__":
+    main()

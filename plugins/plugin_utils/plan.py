@@ -1,0 +1,326 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From what the nodes are and what the inventory asks to one plan for a group of ranks (controller only).
+
+Every check runs, whatever another one found: an operator hears all problems at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+
+from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
+from netaddr import AddrFormatError, IPNetwork, cidr_merge
+
+# Eight addresses a rail: enough for the six ranks that a profile could ask for, and never a neighbour's address.
+RAIL_PREFIX = 29
+FREE_SUPERNETS = ("192.168.177.0/24", "172.31.177.0/24", "10.177.177.0/24")
+
+
+@dataclass(frozen=True)
+class Rail:
+    """One rail of one rank. `address` is in CIDR form; None where the plan could not give one."""
+
+    index: int
+    netdev: str
+    hca: str | None
+    address: IPNetwork | None
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One host of the group; `node` is what node_info saw, None where this run did not look at it."""
+
+    number: int
+    host: str
+    variables: Mapping
+    node: Mapping | None
+
+
+@dataclass
+class GroupPlan:
+    """The rails of each host and everything that is wrong."""
+
+    rails: dict[str, list[Rail]] = field(default_factory=dict)
+    subnets: list[IPNetwork] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def _links(node: Mapping) -> dict[str, Mapping]:
+    return {link["name"]: link for link in node["network"]["links"]}
+
+
+def _management(node: Mapping) -> dict[str, list[str]]:
+    return {entry["name"]: entry["reasons"] for entry in node["network"]["management"]}
+
+
+def _hca_by_netdev(node: Mapping) -> dict[str, str]:
+    return {port["netdev"]: device["name"] for device in node["ibv"]["devices"] for port in device["ports"]
+            if port["netdev"]}
+
+
+def cabled(node: Mapping) -> list[str]:
+    """The netdevs of RDMA ports that have carrier and are no management interface, in PCI order.
+
+    PCI order, not name order: the first function of a cage is rail 0 on every box, whatever the names are.
+    """
+    links, management = _links(node), _management(node)
+    netdevs = [
+        port["netdev"]
+        for device in node["ibv"]["devices"]
+        for port in device["ports"]
+        if port["netdev"] in links and port["link_layer"] == "Ethernet"
+        and links[port["netdev"]]["carrier"] and port["netdev"] not in management
+    ]
+    return sorted(netdevs, key=lambda name: (links[name].get("pci") or "~", name))
+
+
+def _wanted_rails(rank: Rank) -> list[Mapping]:
+    named = rank.variables.get("tandem_fabric_rails") or []
+    return named or [{"netdev": name} for name in (cabled(rank.node) if rank.node else [])]
+
+
+def _parse(address: str) -> IPNetwork:
+    """An address with its prefix; ValueError says what is wrong."""
+    try:
+        network = IPNetwork(address)
+    except (AddrFormatError, ValueError, TypeError):
+        raise ValueError("it is not an IPv4 address with a prefix") from None
+    if network.version != 4 or "/" not in str(address):
+        raise ValueError("it is not an IPv4 address with a prefix")
+    if network.prefixlen < 31 and network.ip in (network.network, network.broadcast):
+        raise ValueError("it names the network or its broadcast address, not a host")
+    return network
+
+
+def _given_addresses(ranks: list[Rank], plan: GroupPlan) -> dict[tuple[str, int], IPNetwork]:
+    given = {}
+    for rank in ranks:
+        for index, rail in enumerate(_wanted_rails(rank)):
+            if not rail.get("address"):
+                continue
+            try:
+                given[rank.host, index] = _parse(rail["address"])
+            except ValueError as why:
+                plan.findings.append(finding(
+                    "plan.rail.address", [rank.host], address=rail["address"], netdev=rail["netdev"], why=why))
+    return given
+
+
+def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan) -> None:
+    """One subnet a rail: the one of the addresses given for it, else the next free part of the supernet."""
+    supernet = ranks[0].variables["tandem_fabric_supernet"]
+    try:
+        pool = iter(list(islice(IPNetwork(supernet).subnet(RAIL_PREFIX), 4 * count + len(given))))
+    except (AddrFormatError, ValueError) as why:
+        plan.findings.append(finding(
+            "plan.fabric.supernet", supernet=supernet, rails=count, ranks=len(ranks), why=why))
+        return
+    taken = list(given.values())
+    for index in range(count):
+        mine = [address for (_host, rail), address in given.items() if rail == index]
+        if mine:
+            plan.subnets.append(mine[0].cidr)
+            continue
+        subnet = next((part for part in pool if not any(part in t.cidr or t.cidr in part for t in taken)), None)
+        if subnet is None or subnet.size - 2 < len(ranks):
+            plan.findings.append(finding(
+                "plan.fabric.supernet", supernet=supernet, rails=count, ranks=len(ranks), why="it is too small"))
+            return
+        plan.subnets.append(subnet)
+
+
+def _address(rank: Rank, subnet: IPNetwork, given: IPNetwork | None, taken: set) -> IPNetwork | None:
+    if given is not None:
+        return given
+    hosts = [subnet[rank.number + 1], *subnet.iter_hosts()]
+    free = next((host for host in hosts if host not in taken), None)
+    return None if free is None else IPNetwork(f"{free}/{subnet.prefixlen}")
+
+
+def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
+    wanted = {rank.host: _wanted_rails(rank) for rank in ranks}
+    seen = {rank.host: len(wanted[rank.host]) for rank in ranks if rank.node}
+    for rank in ranks:
+        if rank.node and not wanted[rank.host]:
+            links = ", ".join(f"{n} ({'carrier' if link['carrier'] else 'no carrier'})"
+                              for n, link in sorted(_links(rank.node).items()) if n != "lo")
+            plan.findings.append(finding("plan.rails.none", [rank.host], seen=links or "no interface at all"))
+    if len(set(seen.values())) > 1:
+        counts = ", ".join(f"{host} has {count}" for host, count in seen.items())
+        plan.findings.append(finding("plan.rails.count", list(seen), found=counts))
+    count = max(seen.values(), default=0)
+    given = _given_addresses(ranks, plan)
+    _plan_subnets(ranks, count, given, plan)
+    for rank in ranks:
+        hcas = _hca_by_netdev(rank.node) if rank.node else {}
+        # A rank that this run does not look at still has its place in the plan: its peers must know its address.
+        entries = wanted[rank.host] or ([{"netdev": ""}] * count if not rank.node else [])
+        plan.rails[rank.host] = [
+            Rail(index, entry["netdev"], hcas.get(entry["netdev"]),
+                 _address(rank, plan.subnets[index], given.get((rank.host, index)),
+                          {a.ip for (_h, i), a in given.items() if i == index}))
+            for index, entry in enumerate(entries) if index < len(plan.subnets)
+        ]
+
+
+def _check_interfaces(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for rank in ranks:
+        if not rank.node:
+            continue
+        links, management = _links(rank.node), _management(rank.node)
+        for rail in plan.rails[rank.host]:
+            if rail.netdev not in links:
+                yield finding("plan.rail.unknown_netdev", [rank.host], netdev=rail.netdev,
+                              known=", ".join(sorted(set(links) - {"lo"})))
+            if rail.netdev in management:
+                yield finding("plan.rail.management", [rank.host], netdev=rail.netdev,
+                              reasons=", ".join(management[rail.netdev]))
+
+
+def _check_addresses(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for rank in ranks:
+        for rail in plan.rails[rank.host]:
+            subnet = plan.subnets[rail.index]
+            if rail.address is not None and rail.address.cidr != subnet:
+                yield finding("plan.rail.outside_subnet", [rank.host], address=str(rail.address), index=rail.index,
+                              netdev=rail.netdev, subnet=subnet)
+    owners = Counter(rail.address.ip for rails in plan.rails.values() for rail in rails if rail.address)
+    for address in sorted(address for address, count in owners.items() if count > 1):
+        hosts = [h for h, rails in plan.rails.items() for rail in rails if rail.address and rail.address.ip == address]
+        yield finding("plan.rail.address_twice", hosts, address=address)
+
+
+def _overlap(one: IPNetwork, other: IPNetwork) -> bool:
+    return one in other or other in one
+
+
+def _free_supernet(networks: list[IPNetwork]) -> str:
+    free = (each for each in FREE_SUPERNETS if not any(_overlap(IPNetwork(each), taken) for taken in networks))
+    return next(free, "one of your own")
+
+
+def _check_subnets(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for (first, one), (second, other) in combinations(enumerate(plan.subnets), 2):
+        if _overlap(one, other):
+            yield finding("plan.rail.one_subnet", first=first, second=second, subnet=cidr_merge([one, other])[0])
+    for rank in ranks:
+        if not rank.node:
+            continue
+        rails = {rail.netdev for rail in plan.rails[rank.host]}
+        management = _management(rank.node)
+        networks = [(name, IPNetwork(address).cidr) for name, link in _links(rank.node).items()
+                    if name != "lo" and (name not in rails or name in management)
+                    for address in link["addresses"] if ":" not in address]
+        for subnet in plan.subnets:
+            for name, network in networks:
+                if _overlap(subnet, network):
+                    free = _free_supernet([each for _name, each in networks])
+                    yield finding(
+                        "plan.rail.subnet_taken", [rank.host], subnet=subnet, other=network, netdev=name, free=free,
+                        management=", a management interface" if name in management else "")
+
+
+def _check_ranks(group: str, ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
+    wanted = profile["tensor_parallel_size"]
+    if wanted != len(ranks):
+        hosts = [rank.host for rank in ranks]
+        yield finding("plan.ranks.tensor_parallel", hosts, profile=profile["name"], wanted=wanted, group=group,
+                      found=len(ranks), hosts=", ".join(hosts))
+
+
+def _check_machines(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
+    runtime = profile["runtime"]
+    for rank in ranks:
+        if not rank.node:
+            continue
+        python = ".".join(rank.node["python"]["version"].split(".")[:2])
+        if rank.node["arch"] != runtime["machine"]:
+            yield finding("plan.node.machine", [rank.host], found=rank.node["arch"], profile=profile["name"],
+                          wanted=runtime["machine"])
+        if python != runtime["python"]:
+            yield finding("plan.node.python", [rank.host], found=python, profile=profile["name"],
+                          wanted=runtime["python"])
+
+
+def _owner(listener: Mapping) -> str:
+    words = [listener["process"] or "an unknown process"]
+    if listener["pid"]:
+        words.append(f"pid {listener['pid']}")
+    if listener["unit"]:
+        words.append(f"unit {listener['unit']}")
+    return ", ".join(words)
+
+
+def _ours(unit: str | None) -> bool:
+    return bool(unit) and unit.startswith("tandem-")
+
+
+def _check_ports(ranks: list[Rank]) -> Iterator[Finding]:
+    head = ranks[0]
+    uses = {head.variables["tandem_api_port"]: ("the API", "tandem_api_port"),
+            head.variables["tandem_master_port"]: ("the ranks' rendezvous", "tandem_master_port")}
+    for listener in head.node["listeners"] if head.node else []:
+        if listener["port"] in uses and listener["protocol"].startswith("tcp") and not _ours(listener["unit"]):
+            use, variable = uses[listener["port"]]
+            yield finding("plan.port.taken", [head.host], port=listener["port"], use=use, owner=_owner(listener),
+                          unit=listener["unit"] or "UNIT", pid=listener["pid"] or "PID", variable=variable)
+
+
+def _check_gpus(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
+    for rank in ranks:
+        processes = rank.node["gpu"]["processes"] if rank.node and profile["accelerator"] != "none" else []
+        for process in processes:
+            if not _ours(process.get("unit")):
+                owner = f"{process['name']}, pid {process['pid']}, {process['memory_mib']} MiB"
+                yield finding("plan.gpu.taken", [rank.host], owner=owner)
+
+
+def plan_group(group: str, ranks: list[Rank], profile: Mapping) -> GroupPlan:
+    """The rails, subnets and addresses of a group, and every finding against it.
+
+    `ranks` is in the order of the inventory group: the first is the head. `profile` is the merged profile.
+    """
+    plan = GroupPlan()
+    _plan_rails(ranks, plan)
+    plan.findings += _check_ranks(group, ranks, profile)
+    plan.findings += _check_machines(ranks, profile)
+    plan.findings += _check_interfaces(ranks, plan)
+    plan.findings += _check_addresses(ranks, plan)
+    plan.findings += _check_subnets(ranks, plan)
+    plan.findings += _check_ports(ranks)
+    plan.findings += _check_gpus(ranks, profile)
+    return plan
+
+
+def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profile: Mapping) -> dict:
+    """What one node must know to start its rank: the content of /etc/tandem/plan.json."""
+    head = ranks[0]
+
+    def peers(index: int) -> list[str]:
+        return [str(rail.address.ip) for host, rails in plan.rails.items() for rail in rails
+                if host != rank.host and rail.index == index and rail.address]
+
+    return {
+        "group": group,
+        "rank": rank.number,
+        "ranks": len(ranks),
+        "hosts": [each.host for each in ranks],
+        "fabric": {
+            "mtu": head.variables["tandem_fabric_mtu"],
+            "rails": [
+                {"index": rail.index, "netdev": rail.netdev, "hca": rail.hca, "address": str(rail.address),
+                 "subnet": str(plan.subnets[rail.index]), "peers": peers(rail.index)}
+                for rail in plan.rails[rank.host]
+            ],
+        },
+        "master_addr": str(plan.rails[head.host][0].address.ip),
+        "master_port": head.variables["tandem_master_port"],
+        "api": {"host": head.variables["tandem_api_host"], "port": head.variables["tandem_api_port"],
+                "model": profile["served_model_name"]},
+        "nccl": {name: str(value) for name, value in profile["nccl"].items()},
+    }

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The public variables: what the roles' argument_specs declare, against what an inventory sets (controller only).
+
+Ansible itself passes a misspelled variable without a word, and coerces a map given for a string into its text.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
+
+PREFIX = "tandem_"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One public variable: the role that owns it, its argument spec and its default (None: no default)."""
+
+    role: str
+    spec: Mapping
+    default: object
+
+
+def declared(roles: Path) -> dict[str, Variable]:
+    """Every variable that a role's meta/argument_specs.yml declares, with the value of its defaults/main.yml."""
+    variables = {}
+    for file in sorted(roles.glob("*/meta/argument_specs.yml")):
+        role = file.parents[1].name
+        options = yaml.safe_load(file.read_text())["argument_specs"]["main"].get("options", {})
+        defaults_file = file.parents[1] / "defaults" / "main.yml"
+        defaults = yaml.safe_load(defaults_file.read_text()) if defaults_file.exists() else {}
+        for name, spec in options.items():
+            variables[name] = Variable(role, spec, (defaults or {}).get(name))
+    return variables
+
+
+def type_problem(spec: Mapping, value: object) -> str | None:
+    """Why a value does not fit an argument spec, None where it does."""
+    if spec.get("type", "str") in ("str", "path") and isinstance(value, (dict, list)):
+        return f"found a {'map' if isinstance(value, dict) else 'list'}, wanted a text"
+    plain = {key: content for key, content in spec.items() if key not in ("default", "required", "description")}
+    errors = ArgumentSpecValidator({"value": _without_descriptions(plain)}).validate({"value": value}).error_messages
+    return "; ".join(errors).replace("argument 'value' is of type", "it is of type") or None
+
+
+def _without_descriptions(spec: Mapping) -> dict:
+    """The spec as AnsibleModule wants it: nested options without their documentation."""
+    kept = {key: content for key, content in spec.items() if key not in ("description", "version_added")}
+    if "options" in kept:
+        kept["options"] = {name: _without_descriptions(option) for name, option in kept["options"].items()}
+    return kept
+
+
+def check(variables: Mapping[str, Variable], given: Mapping[str, Mapping]) -> Iterator[Finding]:
+    """Findings about the tandem_* variables of each host: {host: {name: value}}."""
+    hosts_of: dict[tuple[str, str | None], list[str]] = {}
+    for host, values in given.items():
+        for name, value in values.items():
+            if name not in variables:
+                hosts_of.setdefault((name, None), []).append(host)
+                continue
+            why = type_problem(variables[name].spec, value)
+            if why:
+                hosts_of.setdefault((name, why), []).append(host)
+    for (name, why), hosts in hosts_of.items():
+        if why is None:
+            near = difflib.get_close_matches(name, variables, n=1, cutoff=0.6)
+            hint = f", or did you mean {near[0]}?" if near else ""
+            yield finding("plan.variable.unknown", hosts, name=name, hint=hint)
+        else:
+            yield finding("plan.variable.wrong", hosts, name=name, why=why, role=variables[name].role)
