@@ -1,0 +1,89 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Can this machine run a lab? What is missing is said in one line, with the way to get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from settings import Lab, LabError
+from system import run
+
+DISK_GIB = 20  # image 0.7, wheelhouse 1, an engine of 3.5 on each of two nodes, and room to work
+MEMORY_GIB = 10  # two ranks of the rehearsal's engine take 6
+PROGRAMS = {  # program: Debian package
+    "ethtool": "ethtool",
+    "ip": "iproute2",
+    "mmdebstrap": "mmdebstrap",
+    "nsenter": "util-linux",
+    "socat": "socat",
+    "ssh-keygen": "openssh-client",
+    "systemd-nspawn": "systemd-container",
+}
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # Ubuntu has it in a package only
+
+
+def missing_packages() -> list[str]:
+    packages = {package for program, package in PROGRAMS.items() if shutil.which(program) is None}
+    return sorted(packages | ({"debian-archive-keyring"} if not KEYRING.exists() else set()))
+
+
+def prepare(lab: Lab) -> None:
+    """Install what is missing, or say what cannot be helped."""
+    if packages := missing_packages():
+        if os.geteuid() or shutil.which("apt-get") is None:
+            raise LabError(f"missing packages: {' '.join(packages)}; install them, or run this as root on Debian or"
+                           " Ubuntu")
+        print(f"installing {' '.join(packages)}", flush=True)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        run(["apt-get", "-qq", "update"], env=environment)
+        run(["apt-get", "-qq", "install", "--no-install-recommends", *packages], env=environment)
+    check(lab)
+
+
+def check(lab: Lab) -> None:
+    """Raise LabError with everything that is missing, in one line."""
+    if complaints := [complaint for complaint in complaints_about(lab) if complaint]:
+        raise LabError("this machine cannot run a lab: " + "; ".join(complaints))
+
+
+def complaints_about(lab: Lab) -> list[str]:
+    if os.geteuid():
+        return ["not root: run it as root, or with sudo"]
+    packages = missing_packages()
+    return [
+        f"missing {' '.join(packages)}: 'lab.py prepare' or 'make rehearse' installs them" if packages else "",
+        "" if can_unshare() else "no new network and mount namespaces: in a container, run it with --privileged",
+        "" if has_cgroup2() else "no cgroup2: boot a kernel of 5.14 or later that has it",
+        shortage("disk", DISK_GIB, free_disk(lab.home), f"free some on the file system of {lab.home}, or set LAB_DIR"),
+        shortage("memory", MEMORY_GIB, available_memory(), "stop something, or use a larger machine"),
+    ]
+
+
+def can_unshare() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True).returncode == 0
+
+
+def has_cgroup2() -> bool:
+    return any(line.split()[-1] == "cgroup2" for line in open("/proc/filesystems"))
+
+
+def shortage(what: str, wanted_gib: float, found_gib: float, remedy: str) -> str:
+    return f"{found_gib:.1f} GiB of {what}, wanted {wanted_gib}: {remedy}" if found_gib < wanted_gib else ""
+
+
+def free_disk(path: Path) -> float:
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free / 2**30
+
+
+def available_memory() -> float:
+    fields = dict(line.split(":") for line in open("/proc/meminfo"))
+    return int(fields["MemAvailable"].split()[0]) / 2**20

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One node: what it is given at its creation, its power switch, and ways in."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import access
+import cable
+import settings
+from settings import LabError, Node
+from system import (
+    inside_network,
+    kill_cgroup,
+    kill_remembered,
+    remember_process,
+    remembered_process,
+    wait_until,
+)
+
+# Boot takes one or two seconds; a machine that builds other things at the same time needs patience.
+BOOT_TIMEOUT_S = 60
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+               "USER": "root", "LANG": "C.UTF-8", "TERM": "linux"}
+
+
+def create(node: Node) -> None:
+    """Lay out the node's own files over the image, as the factory leaves them."""
+    for folder in ("upper", "work", "root"):
+        (node.directory / folder).mkdir(parents=True)
+    upper = node.directory / "upper"
+    shutil.copytree(settings.HERE / "fixtures" / "root", upper, dirs_exist_ok=True)
+    write(upper / "etc/hostname", f"{node.name}\n")
+    write(upper / "etc/machine-id", f"{uuid.uuid4().hex}\n")
+    names = "".join(f"{other.address} {other.name}\n" for other in node.lab.nodes())
+    write(upper / "etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {node.name}\n::1 localhost\n{names}")
+    write(upper / "etc/netplan/50-management.yaml", management(node), mode=0o600)
+    access.install(node, upper)
+
+
+def management(node: Node) -> str:
+    """Netplan configuration of the link that Ansible comes by. The rails have none: see fabric."""
+    return f"""network:
+  version: 2
+  renderer: networkd
+  ethernets:
+    {settings.MANAGEMENT}:
+      addresses: [{node.address}/24]
+      routes:
+        - to: default
+          via: {node.lab.client_address}
+"""
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def power_on(node: Node) -> None:
+    if is_on(node):
+        return
+    power_off(node)  # an end that nobody tidied up
+    with open(node.console, "ab") as console:
+        supply = subprocess.Popen([sys.executable, settings.HERE / "power.py", node.lab.name, node.name],
+                                  stdin=subprocess.DEVNULL, stdout=console, stderr=console, cwd="/",
+                                  env={**ENVIRONMENT, "LAB": node.lab.name, "LAB_DIR": str(node.lab.home)},
+                                  start_new_session=True)
+    remember_process(node.pid_file, supply.pid)
+
+
+def power_off(node: Node) -> None:
+    """Pull the plug: no process gets to say good-bye, no partner hears of it."""
+    cable.cut_power(node)
+    kill_remembered(node.pid_file)
+    kill_cgroup(node.cgroup)
+    cable.disconnect(node)
+
+
+def is_on(node: Node) -> bool:
+    return remembered_process(node.pid_file) is not None
+
+
+def wait_for_ssh(node: Node, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+    """Until sshd says its name: an open port alone may be systemd's, or nobody's."""
+    def answers() -> bool:
+        if not is_on(node):
+            raise LabError(f"{node.name} went off while it booted; its console is in {node.console}")
+        return greets(node.address)
+
+    with inside_network(node.lab.client):
+        wait_until(answers, timeout_s, f"ssh of {node.name}; its console is in {node.console}")
+
+
+def greets(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 22), timeout=0.5) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def boot_id(node: Node) -> str:
+    return execute(node, ["cat", "/proc/sys/kernel/random/boot_id"], stdout=subprocess.PIPE).stdout
+
+
+def reboot(node: Node) -> None:
+    """As 'systemctl reboot' in the node does, and wait until it is back."""
+    before = init(node)
+    execute(node, ["systemctl", "reboot"])
+    wait_until(lambda: init(node) not in (None, before), BOOT_TIMEOUT_S, f"{node.name} booting again")
+    wait_for_ssh(node)
+
+
+def init(node: Node) -> int | None:
+    """The host's number for the node's process 1: it alone is number 1 of a process namespace below ours."""
+    try:
+        pids = [int(pid) for file in node.cgroup.rglob("cgroup.procs") for pid in file.read_text().split()]
+        for pid in pids:
+            status = Path(f"/proc/{pid}/status").read_text()
+            numbers = status.partition("NSpid:")[2].splitlines()[0].split()
+            if len(numbers) > 1 and numbers[-1] == "1":
+                return pid
+    except OSError:  # it goes down while we look
+        pass
+    return None
+
+
+def execute(node: Node, command: list[str], **options) -> subprocess.CompletedProcess:
+    """Run a command in the node, by its namespaces: works without a network."""
+    leader = init(node)
+    if leader is None:
+        raise LabError(f"{node.name} is off: 'lab.py on {node.name}' starts it")
+    inside = ["nsenter", f"--target={leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--wd=/"]
+    return subprocess.run([*inside, *command], env=ENVIRONMENT, text=True, **options)
