@@ -1,0 +1,144 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a rank runs, what was proved of it, and the three steps that a roll-out takes on one rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+UNITS = ("tandem-head.service", "tandem-worker.service")
+PROPERTIES = "Id LoadState ActiveState SubState Result InvocationID MainPID ActiveEnterTimestamp".split()
+RELEASES = "/opt/tandem/releases"
+CURRENT = "/opt/tandem/current"
+SYSTEM_UNITS = "/etc/systemd/system"
+JOURNAL_LINES = 20
+
+
+class EngineStateError(Exception):
+    """What was found, what was wanted and what to do."""
+
+
+def parse_units(text: str) -> dict[str, dict]:
+    """`systemctl show` of several units, by unit name."""
+    units = {}
+    for block in text.strip().split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if values.get("Id"):
+            units[values["Id"]] = {
+                "load": values.get("LoadState"),
+                "active": values.get("ActiveState"),
+                "sub": values.get("SubState"),
+                "result": values.get("Result"),
+                "invocation_id": values.get("InvocationID") or None,
+                "main_pid": int(values.get("MainPID") or 0) or None,
+                "since": values.get("ActiveEnterTimestamp") or None,
+            }
+    return units
+
+
+def units(names: tuple[str, ...] = UNITS) -> dict[str, dict]:
+    """The units as systemd has them now; empty where there is no systemd to ask."""
+    command = ["systemctl", "show", f"--property={','.join(PROPERTIES)}", *names]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return parse_units(shown.stdout) if shown.returncode == 0 else {}
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def driver_version(root: Path) -> str | None:
+    """The version of the loaded NVIDIA module; None where none is loaded."""
+    found = re.search(r"Kernel Module(?:\s+for \S+)?\s+(\d[\d.]+)",
+                      _text(root / "proc/driver/nvidia/version") or "")
+    return found.group(1) if found else None
+
+
+def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
+    """node_info's `engine`: {current, applied, proof, runs_as, units}.
+
+    `runs_as` is what a proof holds for besides the release: driver, kernel, boot options, this boot and this start.
+    `root` is read in place of /; systemd is asked only where `shown` does not carry its answer.
+    """
+    known = units() if shown is None else shown
+    link = root / CURRENT[1:]
+    current = os.path.basename(os.readlink(link)) if link.is_symlink() else None
+    proof = _text(root / f"var/lib/tandem/proofs/{current}.json") if current else None
+    running = next((unit for unit in known.values() if unit["active"] == "active"), None)
+    return {
+        "current": current,
+        "applied": _text(root / "var/lib/tandem/applied"),
+        "proof": _json(proof),
+        "runs_as": {
+            "driver": driver_version(root),
+            "kernel": _text(root / "proc/sys/kernel/osrelease"),
+            "boot_options": _text(root / "proc/cmdline"),
+            "boot_id": _text(root / "proc/sys/kernel/random/boot_id"),
+            "invocation_id": running["invocation_id"] if running else None,
+        },
+        "units": known,
+    }
+
+
+def _json(text: str | None) -> dict | None:
+    try:
+        content = json.loads(text or "null")
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def journal(unit: str) -> str:
+    """The last lines of the unit's journal, for an operator to read."""
+    command = ["journalctl", "--no-pager", "--output=cat", f"--lines={JOURNAL_LINES}", f"--unit={unit}"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _systemctl(*words: str) -> None:
+    done = subprocess.run(["systemctl", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = journal(words[-1]) if words[-1].endswith(".service") else ""
+        raise EngineStateError(f"`systemctl {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}"
+                               + (f"\nThe last lines of its journal:\n{last}" if last else ""))
+
+
+def stop() -> bool:
+    """Stops whatever rank runs here; True when there was one. A unit that waits for its restart counts."""
+    up = [name for name, unit in units().items() if unit["active"] not in ("inactive", "failed")]
+    if up:
+        _systemctl("stop", *up)
+    return bool(up)
+
+
+def links(unit: str, release: str) -> dict[str, str]:
+    """{path: target} of the links that make a release the one that starts here, now and at boot."""
+    return {
+        CURRENT: f"releases/{release}",
+        f"{SYSTEM_UNITS}/{unit}": f"{CURRENT}/units/{unit}",
+        f"{SYSTEM_UNITS}/multi-user.target.wants/{unit}": f"{SYSTEM_UNITS}/{unit}",
+    }
+
+
+def reload() -> None:
+    """Makes systemd read the units of the release that `current` names now."""
+    _systemctl("daemon-reload")
+
+
+def start(unit: str) -> None:
+    """Starts a rank; EngineStateError with the reason where it did not even begin."""
+    _systemctl("reset-failed", unit)
+    _systemctl("start", unit)

@@ -1,0 +1,146 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The engine's virtual environment on a node: installed offline from wheels whose hashes a lock list names.
+
+An environment lies at BASE/KEY; KEY stands for the lock list, the machine and the Python. It counts as
+installed only when its fingerprint file is there, which is written last: an install that was cut off leaves none
+and is begun anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+FINGERPRINT = "fingerprint.json"
+# Written by the installer for its own use: they differ between two installs of the same wheels.
+INSTALLERS_OWN = re.compile(r"(\.\./|.*\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json|uv_cache\.json)$)")
+# Unpacked wheels and the installer's cache together, against the size of the wheels. Measured: 885 MB became 3.5 GB.
+SPACE_FACTOR = 4.5
+
+
+class RuntimeInstallError(Exception):
+    """What was found, what was wanted and what to do."""
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file, read in pieces of 1 MiB."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def missing(wheelhouse: Path, wheels: dict[str, str]) -> list[str]:
+    """The file names of `wheels` ({file name: sha256}) that are not there with their right content."""
+    return [name for name, digest in sorted(wheels.items())
+            if not (wheelhouse / name).is_file() or sha256_of(wheelhouse / name) != digest]
+
+
+def adopt(incoming: Path, wheelhouse: Path, wheels: dict[str, str]) -> None:
+    """Moves transferred wheels into the wheelhouse, each one only with its right content.
+
+    Raises RuntimeInstallError naming every file that arrived damaged.
+    """
+    wheelhouse.mkdir(parents=True, exist_ok=True)
+    damaged = []
+    for name, digest in sorted(wheels.items()):
+        arrived = incoming / name
+        if not arrived.is_file():
+            continue
+        if sha256_of(arrived) != digest:
+            damaged.append(name)
+            continue
+        shutil.move(arrived, wheelhouse / name)
+        (wheelhouse / name).chmod(0o644)
+    if damaged:
+        raise RuntimeInstallError(f"{', '.join(damaged)} arrived with another content than the lock list names. "
+                                  "Run again: only these are sent anew.")
+
+
+def read_fingerprint(path: Path) -> dict | None:
+    """{digest, packages{name: version}} of an installed environment; None where it is missing or was cut off."""
+    try:
+        return json.loads((path / FINGERPRINT).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def fingerprint(path: Path) -> dict:
+    """The content of an environment: every package's version and the hashes of its files, as RECORD lists them."""
+    packages, digest = {}, hashlib.sha256()
+    for folder in sorted(path.glob("lib/python*/site-packages/*.dist-info")):
+        name, version = folder.name[: -len(".dist-info")].rsplit("-", 1)
+        packages[name.lower().replace("_", "-")] = version
+        record = (folder / "RECORD").read_text(encoding="utf-8")
+        files = sorted(line for line in record.splitlines() if not INSTALLERS_OWN.match(line.split(",")[0]))
+        digest.update("\n".join([folder.name, *files]).encode())
+    return {"digest": digest.hexdigest(), "packages": packages}
+
+
+def _extract_uv(wheelhouse: Path, wheels: dict[str, str], target: Path) -> Path:
+    wheel = next((name for name in wheels if name.startswith("uv-")), None)
+    if wheel is None:
+        raise RuntimeInstallError("The lock list holds no uv, which installs the others. Add uv to its .in file "
+                                  "and run `make lock`.")
+    with zipfile.ZipFile(wheelhouse / wheel) as archive:
+        member = next(name for name in archive.namelist() if name.endswith(".data/scripts/uv"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(archive.read(member))
+    target.chmod(0o755)
+    return target
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeInstallError(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+
+
+def check_space(base: Path, wheelhouse: Path, wheels: dict[str, str]) -> None:
+    """Raises RuntimeInstallError where the disk has no room for the environment."""
+    wanted = SPACE_FACTOR * sum((wheelhouse / name).stat().st_size for name in wheels)
+    free = shutil.disk_usage(base).free
+    if free < wanted:
+        raise RuntimeInstallError(
+            f"{base} has {free / 2**30:.1f} GiB free, the engine's environment wants {wanted / 2**30:.1f} GiB. "
+            f"Make room (df -h {base}) and run again."
+        )
+
+
+def install(path: Path, lock: str, wheelhouse: Path, wheels: dict[str, str], python: str) -> dict:
+    """Installs the wheels into a new environment at `path` and returns its fingerprint.
+
+    Nothing is fetched: `--offline --no-index`, and `--require-hashes` refuses a wheel with another content.
+    Raises RuntimeInstallError with the installer's last words.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_space(path.parent, wheelhouse, wheels)
+    if path.exists():
+        shutil.rmtree(path)
+    scratch = path.parent / f".{path.name}"
+    scratch.mkdir(exist_ok=True)
+    try:
+        (scratch / "lock.txt").write_text(lock)
+        # A cache on the same file system lets uv link the files into place in place of copying them.
+        uv = [str(_extract_uv(wheelhouse, wheels, scratch / "uv")), "--no-config", "--quiet", "--cache-dir",
+              str(scratch / "cache")]
+        _run([*uv, "venv", "--python", python, str(path)])
+        _run([*uv, "pip", "install", "--offline", "--no-index", "--no-deps", "--require-hashes",
+              "--python", str(path / "bin" / "python"), "--find-links", str(wheelhouse),
+              "--requirements", str(scratch / "lock.txt")])
+        content = fingerprint(path)
+        partial = path / f".{FINGERPRINT}"
+        partial.write_text(json.dumps(content, indent=1, sort_keys=True))
+        os.replace(partial, path / FINGERPRINT)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return content

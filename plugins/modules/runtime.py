@@ -1,0 +1,157 @@
+#!/usr/bin/python
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: runtime
+short_description: Install the engine offline from one hash-locked wheelhouse
+version_added: "0.1.0"
+author: tandem.spark contributors (@tandem-spark)
+description:
+  - Wheels are downloaded once, on the controller, with the hashes of the lock list, sent to the node where they are
+    missing, and installed there without any network.
+  - The node's environment lies at I(base)/KEY, where KEY stands for the lock list, the machine and the Python.
+  - With nothing to do this is one module run.
+attributes:
+  check_mode:
+    description: Says that an environment would be installed; downloads, sends and installs nothing.
+    support: full
+  diff_mode:
+    description: Changes are whole environments, which have no useful diff.
+    support: none
+options:
+  lock:
+    description: Lock list on the controller, with a hash for every wheel.
+    type: path
+    required: true
+  python:
+    description: The node's Python, such as V(3.11).
+    type: str
+    required: true
+  machine:
+    description: The node's machine, as C(uname -m) prints it.
+    type: str
+    required: true
+  extra_indexes:
+    description: Package indexes that are asked too when the controller's own cannot give every wheel.
+    type: list
+    elements: str
+    default: []
+  made_here:
+    description: Program on the controller that makes the wheel which no index has. Called with a folder.
+    type: path
+  base:
+    description: Folder of the environments on the node.
+    type: path
+    default: /opt/tandem/runtime
+  wheelhouse:
+    description: Folder of the wheels on the node.
+    type: path
+    default: /var/lib/tandem/wheelhouse
+  cache:
+    description: Folder of the wheelhouses on the controller.
+    type: path
+    default: ~/.cache/tandem/wheelhouse
+  step:
+    description: What the node does in this module run. Set by the action plugin.
+    type: str
+    choices: [look, missing, install]
+    default: look
+  key:
+    description: Name of the environment. Set by the action plugin.
+    type: str
+  wheels:
+    description: The wheels and their SHA-256. Set by the action plugin.
+    type: dict
+    default: {}
+  incoming:
+    description: Folder with transferred wheels. Set by the action plugin.
+    type: path
+  lock_text:
+    description: The lock list itself. Set by the action plugin.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Install the engine
+  tandem.spark.runtime:
+    lock: "{{ role_path }}/files/rehearsal.txt"
+    python: "3.11"
+    machine: x86_64
+  register: __tandem_runtime
+"""
+
+RETURN = r"""
+path:
+  description: The environment on the node.
+  returned: always
+  type: str
+  sample: /opt/tandem/runtime/0f3c5a1be2d4
+fingerprint:
+  description: SHA-256 over every package's version and file hashes; equal on two ranks with the same engine.
+  returned: when installed
+  type: str
+  sample: 5b41e6d0c8a7f1c2b3a4958677d6e5f4c3b2a190817263544536271809fabcde
+packages:
+  description: Versions of the packages in the environment.
+  returned: when installed
+  type: dict
+  sample: {vllm: 0.33.0, torch: 2.14.0}
+"""
+
+import os
+import platform
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.tandem.spark.plugins.module_utils import runtime as library
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "lock": {"type": "path", "required": True},
+            "python": {"type": "str", "required": True},
+            "machine": {"type": "str", "required": True},
+            "extra_indexes": {"type": "list", "elements": "str", "default": []},
+            "made_here": {"type": "path"},
+            "base": {"type": "path", "default": "/opt/tandem/runtime"},
+            "wheelhouse": {"type": "path", "default": "/var/lib/tandem/wheelhouse"},
+            "cache": {"type": "path", "default": "~/.cache/tandem/wheelhouse"},
+            "step": {"type": "str", "choices": ["look", "missing", "install"], "default": "look"},
+            "key": {"type": "str", "no_log": False},
+            "wheels": {"type": "dict", "default": {}},
+            "incoming": {"type": "path"},
+            "lock_text": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    if options["key"] is None:
+        module.fail_json(msg="tandem.spark.runtime is begun by its action on the controller, which names the key. "
+                             "Call it as a task.")
+    path, wheelhouse = Path(options["base"], options["key"]), Path(options["wheelhouse"])
+    result = {"changed": False, "path": str(path)}
+    try:
+        content = library.read_fingerprint(path)
+        if options["step"] == "missing":
+            result["missing"] = library.missing(wheelhouse, options["wheels"])
+        elif options["step"] == "install" and content is None:
+            if options["incoming"]:
+                library.adopt(Path(options["incoming"]), wheelhouse, options["wheels"])
+            content = library.install(path, options["lock_text"], wheelhouse, options["wheels"], "/usr/bin/python3")
+            result["changed"] = True
+        if content is not None:
+            result.update(fingerprint=content["digest"], packages=content["packages"])
+    except (library.RuntimeInstallError, OSError) as error:
+        module.fail_json(msg=str(error), **result)
+    # pip on the controller must know the newest manylinux tag that this C library takes.
+    module.exit_json(installed=content is not None, glibc=platform.libc_ver(os.path.realpath("/usr/bin/python3"))[1],
+                     **result)
+
+
+if __name__ == "__main__":
+    main()
