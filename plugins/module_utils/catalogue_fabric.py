@@ -166,8 +166,8 @@ ENTRIES = {
     "fabric.address.link_local_unproven": Entry(
         "info",
         "node",
-        "{hca} ({netdev}) has only the IPv4 link-local address {address} and no peer that answers there; "
-        "it is left out",
+        "{hca} ({netdev}) has only the IPv4 link-local address {address}, and nothing shows that the peer is "
+        "reached by it; it is left out",
         "Nothing, if {netdev} is not a rail; otherwise give it a static address or name the peer's address",
         source=FACTS,
     ),
@@ -184,6 +184,14 @@ ENTRIES = {
         "node",
         "The peer {peer} does not answer on {netdevs}",
         "Run `ping -c 3 {peer}` on this node; check that the cable joins these two ports and the peer is up",
+        source=FACTS,
+    ),
+    "fabric.subnet.no_hca": Entry(
+        "error",
+        "node",
+        "No usable HCA has an address in the wanted subnet {subnet}",
+        "Give the rail its address in {subnet}, or take the subnet off the list",
+        fixed_by="fabric",
         source=FACTS,
     ),
     "fabric.rail.half_port": Entry(
