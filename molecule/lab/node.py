@@ -36,7 +36,7 @@ def create(node: Node) -> None:
     for folder in ("upper", "work", "root"):
         (node.directory / folder).mkdir(parents=True)
     upper = node.directory / "upper"
-    shutil.copytree(settings.HERE / "fixtures" / "root", upper, dirs_exist_ok=True)
+    shutil.copytree(settings.HERE / "fixtures" / "root", upper, symlinks=True, dirs_exist_ok=True)
     write(upper / "etc/hostname", f"{node.name}\n")
     write(upper / "etc/machine-id", f"{uuid.uuid4().hex}\n")
     names = "".join(f"{other.address} {other.name}\n" for other in node.lab.nodes())
@@ -139,5 +139,6 @@ def execute(node: Node, command: list[str], **options) -> subprocess.CompletedPr
     leader = init(node)
     if leader is None:
         raise LabError(f"{node.name} is off: 'lab.py on {node.name}' starts it")
-    inside = ["nsenter", f"--target={leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--wd=/"]
+    inside = ["nsenter", f"--target={leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup",
+              "--root", "--wd"]
     return subprocess.run([*inside, *command], env=ENVIRONMENT, text=True, **options)
