@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the hashed lists beside and below this file from their ``.in`` files.
 
-What a list already pins stays as it is, unless ``--upgrade`` is given. No list records where a file was found.
+What a list already pins stays as it is, unless ``--upgrade`` is given. No list says where a file was found.
 
-usage: lock.py [--upgrade] [--python311 PATH] [NAME …]     (``make lock``; names: uv runtime dev v4-flash-next …)
+usage: lock.py [--upgrade] [--python311 PATH] [NAME …]
 """
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import subprocess
@@ -20,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ENGINES = HERE.parent / "roles" / "runtime" / "files"
 
-# PyPI builds these three for CUDA alone: they neither load beside a CPU torch nor are they needed to serve text.
+# PyPI builds these three for CUDA alone: they fail to load beside a CPU torch, and text needs none of them.
 CUDA_ONLY = {"torchvision", "torchaudio", "torchcodec"}
 
 CONTROLLER = ["--universal", "--python-version", "3.12"]
@@ -33,7 +34,7 @@ UV_LISTS = {
     "runtime": (HERE, CONTROLLER),
     "dev": (HERE, CONTROLLER),
     "v4-flash-next": (ENGINES, SPARK),
-    # The wheel whose command line is checked is the one that the Sparks get, so it takes that list's versions.
+    # The release whose command line is checked is the one that the Sparks get.
     "engine-cli": (HERE, ["--universal", "--python-version", "3.11", "--no-deps",
                           "--constraints", str(ENGINES / "v4-flash-next.txt")]),
 }  # fmt: skip
@@ -43,8 +44,8 @@ def lock_with_uv(name: str, upgrade: bool) -> Path:
     """Resolve NAME.in with uv and write NAME.txt with the hashes of all files of each version."""
     folder, options = UV_LISTS[name]
     target = folder / f"{name}.txt"
-    command = ["uv", "pip", "compile", "--quiet", "--no-config", "--generate-hashes", "--no-header", "--no-annotate"]
-    command += [*options, *(["--upgrade"] if upgrade else [])]
+    command = ["uv", "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate"]
+    command += ["--generate-hashes", *options, *(["--upgrade"] if upgrade else [])]
     subprocess.run([*command, "--output-file", str(target), str(HERE / f"{name}.in")], check=True)
     return target
 
@@ -61,18 +62,19 @@ def lock_rehearsal(python311: str, upgrade: bool) -> Path:
         python = f"{scratch}/venv/bin/python"
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
         pins = Path(scratch, "pins.txt")
-        pins.write_text("" if upgrade else "".join(f"{pin}\n" for pin in pinned(target) if not pin.startswith("vllm==")))
+        kept = [] if upgrade else [pin for pin in pinned(target) if not pin.startswith("vllm==")]
+        pins.write_text("\n".join(kept))
         command = [python, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-        command += ["--only-binary=:all:", "--constraint", str(pins), "--requirement", str(HERE / "rehearsal.in")]
-        subprocess.run([*command, "--report", f"{scratch}/report.json"], check=True)
+        command += ["--only-binary=:all:", "--constraint", str(pins), "--report", f"{scratch}/report.json"]
+        subprocess.run([*command, "--requirement", str(HERE / "rehearsal.in")], check=True)
         report = json.loads(Path(scratch, "report.json").read_text())
 
         hashes = dict(wheel_of(item) for item in report["install"])
         alias = subprocess.check_output([python, str(ENGINES / "vllm_alias.py"), scratch], text=True).strip()
-        digest = subprocess.check_output([python, "-m", "pip", "hash", alias], text=True).split("--hash=")[1].strip()
-        hashes["vllm==" + Path(alias).name.split("-")[1]] = digest
-    lines = [f"{pin} \\\n    --hash={hashes[pin]}\n" for pin in sorted(hashes) if pin.split("==")[0] not in CUDA_ONLY]
-    target.write_text("".join(lines))
+        digest = hashlib.sha256(Path(alias).read_bytes()).hexdigest()
+        hashes["vllm==" + Path(alias).name.split("-")[1]] = f"sha256:{digest}"
+    kept = [pin for pin in sorted(hashes) if pin.split("==")[0] not in CUDA_ONLY]
+    target.write_text("".join(f"{pin} \\\n    --hash={hashes[pin]}\n" for pin in kept))
     return target
 
 
