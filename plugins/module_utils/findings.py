@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from . import catalogue_fabric, catalogue_host, catalogue_plan
+from . import catalogue_fabric, catalogue_host, catalogue_plan, catalogue_rails
 from .catalogue import Entry
 
 SEVERITIES = ("error", "warning", "info")
@@ -55,6 +55,7 @@ CATALOGUE = join_catalogues(
         catalogue_fabric.ENTRIES,
         catalogue_host.ENTRIES,
         catalogue_plan.ENTRIES,
+        catalogue_rails.ENTRIES,
     )
 )
 

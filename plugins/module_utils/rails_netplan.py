@@ -1,0 +1,131 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rails written for netplan with systemd-networkd behind it: one YAML file for all rails.
+
+A file in /run/netplan hides its namesake in /etc/netplan, which is how a change is staged.
+`netplan generate` writes the files of every interface anew, and networkd takes a new file for a changed one:
+at the next reload the management interface would lose a DHCP lease for a second (field case 040). So the
+generator works in a scratch root, and only the rails' files are taken over from there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+
+from . import rails_networkd
+from .findings import Finding
+from .rails_host import STATE_DIR, Host
+from .rails_plan import Link, Rail
+
+NAME = "netplan-networkd"
+MODE = 0o600  # netplan warns of anything wider
+FILE = "90-tandem-fabric.yaml"
+STAGED = f"/run/netplan/{FILE}"
+PERSISTENT = f"/etc/netplan/{FILE}"
+FOLDERS = ("/etc/netplan", "/run/netplan", "/usr/lib/netplan")
+NETWORKD_DIR = "/run/systemd/network"
+
+HEADER = """\
+# Written by the Ansible collection tandem.spark (role fabric); changes made here are overwritten.
+network:
+  version: 2
+  ethernets:
+"""
+# The renderer is named per interface: named globally it would move every other interface too.
+# ignore-carrier: a cable that blinks must not take the addresses (and so the GIDs) along.
+ETHERNET = """\
+    {netdev}:
+      renderer: networkd
+      addresses: [{address}]
+      mtu: {mtu}
+      dhcp4: false
+      dhcp6: false
+      accept-ra: false
+      link-local: [ipv6]
+      optional: true
+      ignore-carrier: true
+"""
+
+
+def _render(rails: Iterable[Rail]) -> str:
+    return HEADER + "".join(
+        ETHERNET.format(netdev=rail.netdev, address=rail.address, mtu=rail.mtu) for rail in rails
+    )
+
+
+def staged(rails: Sequence[Rail]) -> dict[str, str]:
+    """Path and text of what a reboot forgets."""
+    return {STAGED: _render(rails)} if rails else {}
+
+
+def persistent(rails: Sequence[Rail]) -> dict[str, str]:
+    """Path and text of what a reboot keeps."""
+    return {PERSISTENT: _render(rails)} if rails else {}
+
+
+def own_files(host: Host) -> list[str]:
+    return host.find(STAGED) + host.find(PERSISTENT)
+
+
+def netdevs_in(text: str) -> list[str]:
+    """The interfaces that a file of ours configures."""
+    return re.findall(r"^    (\S+):$", text, re.MULTILINE)
+
+
+def load(host: Host, netdevs: Sequence[str], wrote: bool) -> bool:
+    """Bring written files to where networkd reads them; True if `networkctl reload` has something to see."""
+    with tempfile.TemporaryDirectory(prefix="netplan-", dir=host.path(STATE_DIR)) as scratch:
+        os.makedirs(f"{scratch}/usr/lib")
+        os.symlink("usr/lib", f"{scratch}/lib")
+        for path in _files(host):
+            os.makedirs(os.path.dirname(scratch + path), exist_ok=True)
+            shutil.copy(host.path(path), scratch + path)
+        host.run(["netplan", "generate", "--root-dir", scratch])
+        return any([_take_over(host, scratch, netdev) for netdev in netdevs])
+
+
+def _take_over(host: Host, scratch: str, netdev: str) -> bool:
+    """Make the generated files of one rail those of the scratch root; True if any changed."""
+    pattern = f"{NETWORKD_DIR}/{rails_networkd.GENERATED}{netdev}.*"
+    made = Host(scratch)
+    changed = False
+    for path in sorted({*host.find(pattern), *made.find(pattern)}):
+        source = made.path(path)
+        if not os.path.exists(source):
+            changed |= host.write(path, None)
+        elif made.read(path) != host.read(path):
+            host.write(path, made.read(path), mode=os.stat(source).st_mode & 0o777)
+            os.chown(host.path(path), os.stat(source).st_uid, os.stat(source).st_gid)
+            changed = True
+    return changed
+
+
+def _files(host: Host) -> list[str]:
+    return [path for folder in FOLDERS for path in host.find(f"{folder}/*.yaml")]
+
+
+def foreign(host: Host, rails: Sequence[Rail], links: Mapping[str, Link]) -> list[Finding]:
+    """Files of others that configure a rail, netplan's and networkd's."""
+    found = []
+    for path in _files(host):
+        if path in (STAGED, PERSISTENT):
+            continue
+        text = host.read(path) or ""
+        for rail in rails:
+            mac = links[rail.netdev].mac if rail.netdev in links else ""
+            if mentions(text, rail.netdev) or mentions(text, mac):
+                found.append(rails_networkd.foreign_file(path, rail.netdev))
+    generated = f"{rails_networkd.GENERATED}{{netdev}}.network"
+    return found + rails_networkd.clashes(host, rails, links, generated)
+
+
+def mentions(text: str, word: str) -> bool:
+    """Is the word in the YAML text, comments aside? Enough to name a file, without a parser on the node."""
+    bare = "\n".join(re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines())
+    whole = rf"(?<![\w.-]){re.escape(word)}(?![\w.-])"
+    return bool(word) and re.search(whole, bare, re.IGNORECASE) is not None
