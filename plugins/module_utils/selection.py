@@ -55,9 +55,9 @@ def select(
     around = around or Surroundings()
     notes: list[Finding] = []
     selector = read_selector(devices, wish.hcas, notes)
-    rails: list[UpRail] = []
-    if selector:
-        rails = _in_reach(up_rails(devices, selector, wish, notes), wish, around)
+    if selector is None:
+        return Selection((), (), None, {}, "none", "the HCA selectors cannot be understood", {}), notes
+    rails = _in_reach(up_rails(devices, selector, wish, notes), wish, around)
     chosen = [rail for rail in rails if rail.right]
     selection = _conclude(rails, chosen, wish, around, bool(devices))
     notes += selection_notes.left_out(rails, wish)
