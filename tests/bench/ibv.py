@@ -5,8 +5,8 @@
 
     python3 tests/bench/ibv.py
 
-Prints both figures of the same run; exits 1 above the limit of 100 ms. The best of several runs counts, since a
-busy machine only ever adds time.
+Prints both figures of the same run; exits 1 above the limit of 100 ms. The best of several runs counts, since
+a busy machine only ever adds time.
 """
 
 from __future__ import annotations
