@@ -40,9 +40,8 @@ class ActionModule(ActionBase):
         hosts = list(groups.get(group, []))
         given = {host: self._public(hostvars[host]) for host in hosts}
         findings = list(variables.check(known, given))
-        effective = {host: {name: given[host].get(name, variable.default) for name, variable in known.items()}
-                     for host in hosts}
-        profile = None if findings else self._profile(effective[hosts[0]], findings)
+        effective = {host: variables.effective(known, given[host]) for host in hosts}
+        profile = self._profile(effective[hosts[0]], findings)
         if profile:
             ranks = [Rank(number, host, effective[host], self._node(hostvars[host]))
                      for number, host in enumerate(hosts)]

@@ -230,7 +230,7 @@ def _check_ranks(group: str, ranks: list[Rank], profile: Mapping) -> Iterator[Fi
     if wanted != len(ranks):
         hosts = [rank.host for rank in ranks]
         yield finding("plan.ranks.tensor_parallel", hosts, profile=profile["name"], wanted=wanted, group=group,
-                      found=len(ranks), hosts=", ".join(hosts))
+                      found=len(ranks), names=", ".join(hosts))
 
 
 def _check_machines(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:

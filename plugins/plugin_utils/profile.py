@@ -45,9 +45,9 @@ def problems(profile: Mapping, schema: Mapping) -> list[str]:
     if found:
         return [found]
     wrong = engine_config.problems(profile["engine"]["flags"])
-    low, high = profile["proof"]["operands"]
-    if not 10 <= low < high:
-        wrong.append(f"proof.operands {low}..{high} is no range of two-digit numbers or more")
+    operands = profile["proof"]["operands"]
+    if len(operands) != 2 or not 10 <= operands[0] < operands[1]:
+        wrong.append(f"proof.operands {operands} is not the lowest and the highest of a range of two-digit numbers")
     return wrong
 
 

@@ -59,6 +59,15 @@ def _without_descriptions(spec: Mapping) -> dict:
     return kept
 
 
+def effective(variables: Mapping[str, Variable], given: Mapping) -> dict:
+    """Every public variable with the value that counts: the default where none or an unusable one is given.
+
+    The unusable ones are findings of `check`; with their defaults all other checks still run.
+    """
+    return {name: given[name] if name in given and type_problem(variable.spec, given[name]) is None
+            else variable.default for name, variable in variables.items()}
+
+
 def check(variables: Mapping[str, Variable], given: Mapping[str, Mapping]) -> Iterator[Finding]:
     """Findings about the tandem_* variables of each host: {host: {name: value}}."""
     hosts_of: dict[tuple[str, str | None], list[str]] = {}

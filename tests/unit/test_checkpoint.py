@@ -1,0 +1,74 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A checkpoint folder, whole and damaged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.tandem.spark.plugins.module_utils.checkpoint import CheckpointError, read
+
+
+def shard(dtype="BF16", size=4, cut=0, length=None):
+    header = json.dumps({"__metadata__": {"format": "pt"},
+                         "w": {"dtype": dtype, "shape": [size // 2], "data_offsets": [0, size]}}).encode()
+    content = (len(header) if length is None else length).to_bytes(8, "little") + header + bytes(size)
+    return content[: len(content) - cut]
+
+
+def folder(path, shards, index=None):
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps({"architectures": ["LabForCausalLM"]}))
+    for name, content in shards.items():
+        (path / name).write_bytes(content)
+    if index:
+        (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    return path
+
+
+def test_a_whole_folder(tmp_path):
+    shards = {"model-1.safetensors": shard(), "model-2.safetensors": shard("I8", 6)}
+    found = read(folder(tmp_path / "m", shards, {"a": "model-1.safetensors", "b": "model-2.safetensors"}))
+    assert (found.model, found.expected, found.present, found.bad) == ("LabForCausalLM", 2, 2, [])
+    assert found.dtypes == {"BF16": 1, "I8": 1} and found.bytes == sum(map(len, shards.values()))
+
+
+def test_one_file_needs_no_index(tmp_path):
+    found = read(folder(tmp_path / "m", {"model.safetensors": shard()}))
+    assert (found.expected, found.present, found.bad) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "missing"),
+        (b"", "no safetensors header"),
+        (b"\x00" * 7, "no safetensors header"),
+        (shard(cut=2), "its header wants"),
+        (shard(length=2**62), "no safetensors header"),
+        (shard() + b"x", "its header wants"),
+        ((20).to_bytes(8, "little") + b"not json, but enough", "damaged"),
+        ((9).to_bytes(8, "little") + b'{"a":[1]}', "damaged"),
+    ],
+)
+def test_a_damaged_shard_is_named(tmp_path, content, why):
+    shards = {} if content is None else {"s.safetensors": content}
+    found = read(folder(tmp_path / "m", shards, {"a": "s.safetensors"}))
+    (bad,) = found.bad
+    assert "s.safetensors" in bad and why in bad
+
+
+def test_the_revision_is_that_of_the_content(tmp_path):
+    same = [read(folder(tmp_path / name, {"model.safetensors": shard()})).revision for name in "ab"]
+    other = read(folder(tmp_path / "c", {"model.safetensors": shard("F16")})).revision
+    assert same[0] == same[1] != other
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]"])
+def test_a_folder_that_is_no_checkpoint(tmp_path, text):
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=str(tmp_path)):
+        read(tmp_path)

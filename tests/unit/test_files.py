@@ -1,0 +1,98 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wanted against found, and what is written."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible_collections.tandem.spark.plugins.module_utils import files
+from ansible_collections.tandem.spark.plugins.module_utils.files import Found, Wanted
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "differing"),
+    [
+        (Wanted("/p", content=b"a"), Found("absent"), ["state"]),
+        (Wanted("/p", content=b"a"), Found("file", b"a", mode=0o644), []),
+        (Wanted("/p", content=b"a"), Found("file", b"b", mode=0o644), ["content"]),
+        (Wanted("/p", content=b"a", mode=0o600), Found("file", b"b", mode=0o644), ["content", "mode"]),
+        (Wanted("/p", content=b"a", owner="root"), Found("file", b"a", owner="nobody"), ["owner"]),
+        (Wanted("/p", "directory"), Found("file", b""), ["state"]),
+        (Wanted("/p", "link", target="x"), Found("link", target="y"), ["target"]),
+        (Wanted("/p", "link", target="x"), Found("link", target="x"), []),
+        (Wanted("/p", "absent"), Found("absent"), []),
+        (Wanted("/p", "absent"), Found("directory"), ["state"]),
+    ],
+)
+def test_differences(wanted, found, differing):
+    assert files.differences(wanted, found) == differing
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Makes a path under tmp_path as wanted, the way the module does."""
+
+    def run(name, *arguments, **keywords):
+        item = Wanted(str(tmp_path / name), *arguments, **keywords)
+        files.apply(item, files.look(item.path, with_content=True))
+        return files.differences(item, files.look(item.path, with_content=True))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"content": b"text", "mode": 0o640},
+        {"state": "directory", "mode": 0o750},
+        {"state": "link", "target": "elsewhere"},
+        {"state": "absent"},
+    ],
+)
+def test_what_is_made_is_what_was_wanted(make, keywords):
+    assert make("sub/folder/name", **keywords) == []
+    assert make("sub/folder/name", **keywords) == []
+
+
+def test_a_reader_never_sees_half_a_file(make, tmp_path):
+    make("f", content=b"old")
+    with open(tmp_path / "f", "rb") as reader:
+        make("f", content=b"new")
+        assert reader.read() == b"old"
+    assert sorted(os.listdir(tmp_path)) == ["f"]
+
+
+@pytest.mark.parametrize("state", ["file", "link", "directory"])
+def test_something_of_another_kind_is_never_overwritten(make, tmp_path, state):
+    kept = tmp_path / "data"
+    if state == "directory":
+        kept.write_text("somebody's")
+    else:
+        kept.mkdir()
+        (kept / "inside").write_text("somebody's")
+    with pytest.raises(files.FilesError, match="move it away"):
+        make("data", state=state, content=b"x", target="x")
+    assert (kept if state == "directory" else kept / "inside").read_text() == "somebody's"
+
+
+def test_an_account_that_does_not_exist_is_named(make):
+    with pytest.raises(files.FilesError, match="no-such-account"):
+        make("f", content=b"", owner="no-such-account")
+
+
+def test_purge_names_only_files_that_the_list_does_not(tmp_path):
+    (tmp_path / "kept").write_text("")
+    (tmp_path / "old").write_text("")
+    (tmp_path / "folder").mkdir()
+    wanted = [Wanted(str(tmp_path), "directory", purge=True), Wanted(str(tmp_path / "kept"), content=b"")]
+    assert files.strangers(wanted) == [str(tmp_path / "old")]
+    assert files.strangers([Wanted(str(tmp_path / "missing"), "directory", purge=True)]) == []
+
+
+def test_a_secret_is_not_in_the_diff():
+    wanted = Wanted("/p", content=b"hunter2", sensitive=True)
+    text = files.describe(wanted, Found("file", b"hunter1"), "before") + files.describe(wanted, Found("absent"), "after")
+    assert "hunter" not in text and "not shown" in text

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a group and every problem that it can have."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import Rank, cabled, node_plan, plan_group
+
+PROFILE = {
+    "name": "p", "tensor_parallel_size": 2, "accelerator": "gb10", "served_model_name": "m",
+    "runtime": {"machine": "aarch64", "python": "3.12"}, "nccl": {"NCCL_NET": "IB"},
+}
+VARIABLES = {
+    "tandem_fabric_rails": [], "tandem_fabric_supernet": "192.168.177.0/24", "tandem_fabric_mtu": 9000,
+    "tandem_api_port": 8888, "tandem_api_host": "0.0.0.0", "tandem_master_port": 25000,
+}
+
+
+def link(name, pci=None, carrier=True, addresses=()):
+    return {"name": name, "pci": pci, "carrier": carrier, "addresses": list(addresses), "mtu": 1500}
+
+
+def node(rails=("enp1s0f0np0", "enP2p1s0f0np0"), management="192.168.1.10/24"):
+    """A node as node_info sees it: two cabled functions of one cage and a management link."""
+    pci = ("0000:01:00.0", "0002:01:00.0", "0000:01:00.1", "0002:01:00.1")
+    links = [link("lo"), link("eth0", addresses=[management])]
+    links += [link(name, pci[number]) for number, name in enumerate(rails)]
+    devices = [{"name": f"roce{number}", "ports": [{"netdev": name, "link_layer": "Ethernet"}]}
+               for number, name in enumerate(rails)]
+    return {
+        "arch": "aarch64", "python": {"version": "3.12.3"},
+        "network": {"links": links, "management": [{"name": "eth0", "reasons": ["default route"]}]},
+        "ibv": {"devices": devices}, "listeners": [], "gpu": {"processes": []},
+    }
+
+
+def ranks(*nodes, **variables):
+    return [Rank(number, f"spark-{'abcd'[number]}", {**VARIABLES, **variables}, each)
+            for number, each in enumerate(nodes or (node(), node()))]
+
+
+def ids(plan):
+    return sorted(finding.id for finding in plan.findings)
+
+
+def addresses(plan):
+    return {host: [str(rail.address) for rail in rails] for host, rails in plan.rails.items()}
+
+
+def test_two_factory_machines():
+    plan = plan_group("tandem", ranks(), PROFILE)
+    assert ids(plan) == []
+    assert addresses(plan) == {
+        "spark-a": ["192.168.177.1/29", "192.168.177.9/29"],
+        "spark-b": ["192.168.177.2/29", "192.168.177.10/29"],
+    }
+
+
+def test_rails_are_in_pci_order_on_every_box():
+    other = node(rails=("zz0", "aa0"))
+    assert cabled(other) == ["zz0", "aa0"]
+    plan = plan_group("tandem", ranks(node(), other), PROFILE)
+    assert [rail.netdev for rail in plan.rails["spark-b"]] == ["zz0", "aa0"]
+    assert [rail.hca for rail in plan.rails["spark-b"]] == ["roce0", "roce1"]
+
+
+def test_what_a_node_is_told():
+    pair = ranks()
+    plan = plan_group("tandem", pair, PROFILE)
+    told = node_plan("tandem", pair, pair[1], plan, PROFILE)
+    assert told["rank"] == 1 and told["master_addr"] == "192.168.177.1"
+    assert told["fabric"]["rails"][1] == {
+        "index": 1, "netdev": "enP2p1s0f0np0", "hca": "roce1", "address": "192.168.177.10/29",
+        "subnet": "192.168.177.8/29", "peers": ["192.168.177.9"],
+    }
+
+
+def test_a_host_outside_this_run_keeps_its_place():
+    pair = ranks(None, node())
+    plan = plan_group("tandem", pair, PROFILE)
+    assert ids(plan) == []
+    told = node_plan("tandem", pair, pair[1], plan, PROFILE)
+    assert told["master_addr"] == "192.168.177.1"
+    assert told["fabric"]["rails"][0]["peers"] == ["192.168.177.1"]
+
+
+def rail(name="enp1s0f0np0", address=None):
+    return {"netdev": name, "address": address} if address else {"netdev": name}
+
+
+def with_listener(**more):
+    changed = node()
+    changed["listeners"] = [{"protocol": "tcp", "address": "0.0.0.0", "pid": 7, "process": "x", "unit": None, **more}]
+    return changed
+
+
+def with_gpu_process(unit=None):
+    changed = node()
+    changed["gpu"]["processes"] = [{"pid": 9, "name": "python3", "memory_mib": 99, "unit": unit}]
+    return changed
+
+
+def without_carrier():
+    changed = node()
+    for each in changed["network"]["links"]:
+        each["carrier"] = each["name"] == "eth0"
+    return changed
+
+
+def with_machine(**values):
+    return {**node(), **values}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "variables", "wanted"),
+    [
+        # rails
+        ((without_carrier(), node()), {}, ["plan.rails.count", "plan.rails.none"]),
+        ((node(), node(rails=("enp1s0f0np0",))), {}, ["plan.rails.count"]),
+        ((), {"tandem_fabric_rails": [rail("enp9")]}, ["plan.rail.unknown_netdev"] * 2),
+        ((), {"tandem_fabric_rails": [rail("eth0")]}, ["plan.rail.management"] * 2),
+        # addresses
+        ((), {"tandem_fabric_rails": [rail(address="10.0.0.999/24")]}, ["plan.rail.address"] * 2),
+        ((), {"tandem_fabric_rails": [rail(address="10.0.0.1")]}, ["plan.rail.address"] * 2),
+        ((), {"tandem_fabric_rails": [rail(address="10.0.0.0/24")]}, ["plan.rail.address"] * 2),
+        ((), {"tandem_fabric_rails": [rail(address="fd00::1/64")]}, ["plan.rail.address"] * 2),
+        ((), {"tandem_fabric_rails": [rail(address="10.0.0.1/24")]}, ["plan.rail.address_twice"]),
+        # subnets
+        ((), {"tandem_fabric_supernet": "192.168.0.0/16", "tandem_fabric_rails": [rail()]}, []),
+        ((), {"tandem_fabric_supernet": "192.168.1.0/24"}, ["plan.rail.subnet_taken"] * 4),
+        ((node(management="192.168.177.130/24"), node()), {}, ["plan.rail.subnet_taken"] * 2),
+        ((), {"tandem_fabric_supernet": "192.168.177.0/29"}, ["plan.fabric.supernet"]),
+        ((), {"tandem_fabric_supernet": "nonsense"}, ["plan.fabric.supernet"]),
+        # ranks
+        ((node(), node(), node()), {}, ["plan.ranks.tensor_parallel"]),
+        ((node(),), {}, ["plan.ranks.tensor_parallel"]),
+        # machines
+        ((with_machine(arch="x86_64"), node()), {}, ["plan.node.machine"]),
+        ((node(), with_machine(python={"version": "3.11.2"})), {}, ["plan.node.python"]),
+        # occupied
+        ((with_listener(port=8888), node()), {}, ["plan.port.taken"]),
+        ((with_listener(port=25000), node()), {}, ["plan.port.taken"]),
+        ((with_listener(port=8888, unit="tandem-head.service"), node()), {}, []),
+        ((with_listener(port=8888, protocol="udp"), node()), {}, []),
+        ((node(), with_listener(port=8888)), {}, []),
+        ((node(), with_gpu_process()), {}, ["plan.gpu.taken"]),
+        ((node(), with_gpu_process("tandem-worker.service")), {}, []),
+    ],
+)
+def test_each_problem_is_found(nodes, variables, wanted):
+    assert ids(plan_group("tandem", ranks(*nodes, **variables), PROFILE)) == wanted
+
+
+def test_addresses_given_on_one_rank_set_the_subnet_of_the_other():
+    pair = ranks()
+    pair[0] = Rank(0, "spark-a", {**VARIABLES, "tandem_fabric_rails": [rail(address="10.9.0.7/24")]}, pair[0].node)
+    pair[1] = Rank(1, "spark-b", {**VARIABLES, "tandem_fabric_rails": [rail()]}, pair[1].node)
+    plan = plan_group("tandem", pair, PROFILE)
+    assert ids(plan) == [] and addresses(plan) == {"spark-a": ["10.9.0.7/24"], "spark-b": ["10.9.0.2/24"]}
+
+
+def test_a_planned_address_is_never_a_given_one():
+    pair = ranks()
+    pair[0] = Rank(0, "spark-a", {**VARIABLES, "tandem_fabric_rails": [rail(address="10.9.0.2/24")]}, pair[0].node)
+    pair[1] = Rank(1, "spark-b", {**VARIABLES, "tandem_fabric_rails": [rail()]}, pair[1].node)
+    assert addresses(plan_group("tandem", pair, PROFILE))["spark-b"] == ["10.9.0.1/24"]
+
+
+def test_an_address_outside_its_rails_subnet():
+    pair = ranks()
+    for number, address in enumerate(("10.9.0.1/24", "10.9.1.2/24")):
+        variables = {**VARIABLES, "tandem_fabric_rails": [rail(address=address)]}
+        pair[number] = Rank(number, pair[number].host, variables, pair[number].node)
+    (finding,) = plan_group("tandem", pair, PROFILE).findings
+    assert finding.id == "plan.rail.outside_subnet" and finding.hosts == ("spark-b",)
+    assert "10.9.1.2/24" in finding.summary and "10.9.0.0/24" in finding.summary
+
+
+def test_two_rails_in_one_subnet():
+    pair = ranks()
+    for number in (0, 1):
+        given = [rail(address=f"10.9.0.{number + 1}/24"), rail("enP2p1s0f0np0", f"10.9.0.{number + 11}/24")]
+        pair[number] = Rank(number, pair[number].host, {**VARIABLES, "tandem_fabric_rails": given}, pair[number].node)
+    assert ids(plan_group("tandem", pair, PROFILE)) == ["plan.rail.one_subnet"]
+
+
+def test_all_problems_come_at_once():
+    first = with_listener(port=8888)
+    first["arch"] = "x86_64"
+    found = ids(plan_group("tandem", ranks(first, without_carrier(), node()), PROFILE))
+    assert found == sorted(["plan.node.machine", "plan.port.taken", "plan.rails.count", "plan.rails.none",
+                            "plan.ranks.tensor_parallel"])
+
+
+def test_the_nodes_are_not_changed_by_planning():
+    pair = ranks()
+    before = copy.deepcopy([rank.node for rank in pair])
+    plan_group("tandem", pair, PROFILE)
+    assert [rank.node for rank in pair] == before

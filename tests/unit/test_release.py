@@ -1,0 +1,107 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a group is restarted, when it is proved again, and what a release stands for."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.tandem.spark.plugins.filter.release import release_digest, restart_reasons, stale_proofs
+from ansible_collections.tandem.spark.plugins.module_utils.engine_state import links, look, parse_units
+
+UNITS = {"a": "tandem-head.service", "b": "tandem-worker.service"}
+
+
+def engine(unit, current="new", applied="new", active="active", proved_as="now", runs_as="now"):
+    proof = None if proved_as is None else {"ran_as": {"boot_id": proved_as}}
+    return {"current": current, "applied": applied, "proof": proof, "runs_as": {"boot_id": runs_as},
+            "units": {unit: {"active": active}}}
+
+
+def pair(**worker):
+    return {"a": engine(UNITS["a"]), "b": engine(UNITS["b"], **worker)}
+
+
+def test_a_proven_pair_is_left_alone():
+    assert restart_reasons(pair(), UNITS, "new") == [] and stale_proofs(pair()) == []
+
+
+@pytest.mark.parametrize(
+    ("worker", "word"),
+    [
+        ({"current": "old", "applied": "old"}, "old"),
+        ({"current": None, "applied": None}, "none"),
+        ({"applied": "old"}, "never proved"),
+        ({"active": "failed"}, "failed"),
+        ({"active": "activating"}, "activating"),
+    ],
+)
+def test_a_change_on_one_rank_restarts_the_group(worker, word):
+    (reason,) = restart_reasons(pair(**worker), UNITS, "new")
+    assert "b" in reason and word in reason
+
+
+@pytest.mark.parametrize("worker", [{"runs_as": "later"}, {"proved_as": None}])
+def test_another_boot_wants_another_proof(worker):
+    assert stale_proofs(pair(**worker)) == ["b"]
+
+
+def test_the_digest_stands_for_content_only():
+    first = release_digest({"a": "1", "b": "2"}, "f", "c")
+    assert first == release_digest({"b": "2", "a": "1"}, "f", "c")
+    assert len({first, release_digest({"a": "1"}, "f", "c"), release_digest({"a": "1", "b": "2"}, "g", "c"),
+                release_digest({"a": "1", "b": "2"}, "f", "d")}) == 4
+
+
+SHOWN = """Id=tandem-head.service
+LoadState=loaded
+ActiveState=active
+SubState=running
+Result=success
+InvocationID=0123
+MainPID=42
+ActiveEnterTimestamp=Sun 2026-11-29 21:00:00 UTC
+
+Id=tandem-worker.service
+LoadState=not-found
+ActiveState=inactive
+SubState=dead
+Result=success
+InvocationID=
+MainPID=0
+ActiveEnterTimestamp=
+"""
+
+
+def test_units_as_systemctl_shows_them():
+    units = parse_units(SHOWN)
+    assert units["tandem-head.service"]["main_pid"] == 42
+    assert units["tandem-worker.service"] == {
+        "load": "not-found", "active": "inactive", "sub": "dead", "result": "success", "invocation_id": None,
+        "main_pid": None, "since": None,
+    }
+    assert parse_units("") == {} and parse_units("garbage\n\nmore") == {}
+
+
+@pytest.mark.parametrize("proof", ['{"ran_as": {}}', "{cut off", "[]", None])
+def test_what_a_rank_runs(tmp_path, proof):
+    (tmp_path / "opt/tandem").mkdir(parents=True)
+    (tmp_path / "opt/tandem/current").symlink_to("releases/abc")
+    (tmp_path / "var/lib/tandem/proofs").mkdir(parents=True)
+    (tmp_path / "var/lib/tandem/applied").write_text("abc\n")
+    if proof:
+        (tmp_path / "var/lib/tandem/proofs/abc.json").write_text(proof)
+    found = look(tmp_path, parse_units(SHOWN))
+    assert (found["current"], found["applied"]) == ("abc", "abc")
+    assert found["proof"] == ({"ran_as": {}} if proof == '{"ran_as": {}}' else None)
+    assert found["runs_as"]["invocation_id"] == "0123"
+
+
+def test_an_empty_node(tmp_path):
+    found = look(tmp_path, {})
+    assert found["current"] is found["applied"] is found["proof"] is None
+
+
+def test_the_links_of_a_release_do_not_name_it_twice():
+    made = links("tandem-head.service", "abc")
+    assert [target for target in made.values() if "abc" in target] == ["releases/abc"]
