@@ -21,8 +21,10 @@ def with_content(entry: dict, find) -> list[dict]:
         if not source.is_dir():
             return [{**plain, "content": source.read_text(encoding="utf-8")}]
         found = sorted(path for path in source.glob(entry.get("pattern", "*")) if path.is_file())
-        return [{**plain, "path": f"{entry['path']}/{path.name}", "content": path.read_text(encoding="utf-8")}
-                for path in found]
+        return [
+            {**plain, "path": f"{entry['path']}/{path.name}", "content": path.read_text(encoding="utf-8")}
+            for path in found
+        ]
     except (OSError, UnicodeDecodeError) as error:
         raise AnsibleActionFail(f"{source} on the controller cannot be read as text: {error}") from error
 
@@ -36,9 +38,13 @@ class ActionModule(ActionBase):
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise AnsibleActionFail("files is not a list of maps. Give one map a path.")
         files = [ready for entry in entries for ready in with_content(entry, self._find_source)]
-        result.update(self._execute_module(
-            module_name="tandem.spark.managed_files", module_args={"files": files}, task_vars=task_vars,
-        ))
+        result.update(
+            self._execute_module(
+                module_name="tandem.spark.managed_files",
+                module_args={"files": files},
+                task_vars=task_vars,
+            )
+        )
         return result
 
     def _find_source(self, source: str) -> str:

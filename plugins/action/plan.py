@@ -43,14 +43,19 @@ class ActionModule(ActionBase):
         effective = {host: variables.effective(known, given[host]) for host in hosts}
         profile = self._profile(effective[hosts[0]], findings)
         if profile:
-            ranks = [Rank(number, host, effective[host], self._node(hostvars[host]))
-                     for number, host in enumerate(hosts)]
+            ranks = [
+                Rank(number, host, effective[host], self._node(hostvars[host]))
+                for number, host in enumerate(hosts)
+            ]
             plan = plan_group(group, ranks, profile)
             findings += plan.findings
         result["findings"] = [each.as_dict() for each in worst_first(findings)]
         if any(each.severity == "error" for each in findings):
-            result.update(failed=True, msg=f"Nothing was touched. The plan for group {group} cannot be carried out:\n"
-                                           + report(findings))
+            result.update(
+                failed=True,
+                msg=f"Nothing was touched. The plan for group {group} cannot be carried out:\n"
+                + report(findings),
+            )
             return result
         rank = ranks[hosts.index(me)]
         path = effective[hosts[0]]["tandem_checkpoint_path"] or profile["checkpoint"]["path"]
@@ -61,10 +66,13 @@ class ActionModule(ActionBase):
             checkpoint_path=path,
             engine_yaml=engine_config.engine_yaml(
                 {**profile["engine"]["flags"], "tensor-parallel-size": profile["tensor_parallel_size"]},
-                path, profile["served_model_name"]),
+                path,
+                profile["served_model_name"],
+            ),
             arguments={
                 role: engine_config.rank_arguments(
-                    number, len(ranks), rank.variables["tandem_api_host"], rank.variables["tandem_api_port"])
+                    number, len(ranks), rank.variables["tandem_api_host"], rank.variables["tandem_api_port"]
+                )
                 for number, role in enumerate(("head", "worker"))
             },
             role="head" if rank.number == 0 else "worker",
@@ -87,7 +95,9 @@ class ActionModule(ActionBase):
         try:
             return profiles.load(name, folder, values["tandem_profile_overrides"] or {}, schema)
         except profiles.UnknownProfile:
-            findings.append(finding("plan.profile.unknown", name=name, known=", ".join(profiles.names(folder))))
+            findings.append(
+                finding("plan.profile.unknown", name=name, known=", ".join(profiles.names(folder)))
+            )
         except profiles.ProfileError as why:
             findings.append(finding("plan.profile.wrong", name=name, why=why))
         return None

@@ -38,8 +38,12 @@ class ActionModule(ActionBase):
             self._display.display(f"{host}: {text}")
 
         made_here = options.get("made_here")
-        target = replace(target, glibc=glibc, extra_indexes=tuple(options.get("extra_indexes") or ()),
-                         made_here=Path(made_here) if made_here else None)
+        target = replace(
+            target,
+            glibc=glibc,
+            extra_indexes=tuple(options.get("extra_indexes") or ()),
+            made_here=Path(made_here) if made_here else None,
+        )
         cache = Path(options.get("cache", "~/.cache/tandem/wheelhouse")).expanduser()
         folder, wheels = wheelhouse.fill(target, cache, say)
         missing = self._on_node("missing", target, task_vars, wheels=wheels)
@@ -47,12 +51,15 @@ class ActionModule(ActionBase):
             return missing
         incoming = self._send(folder, missing["missing"], say)
         say("installing the engine offline")
-        return self._on_node("install", target, task_vars, wheels=wheels, incoming=incoming,
-                             lock_text=target.lock.read_text())
+        return self._on_node(
+            "install", target, task_vars, wheels=wheels, incoming=incoming, lock_text=target.lock.read_text()
+        )
 
     def _on_node(self, step: str, target: wheelhouse.Target, task_vars: dict, **more) -> dict:
         arguments = {**self._task.args, "step": step, "key": target.key, **more}
-        return self._execute_module(module_name="tandem.spark.runtime", module_args=arguments, task_vars=task_vars)
+        return self._execute_module(
+            module_name="tandem.spark.runtime", module_args=arguments, task_vars=task_vars
+        )
 
     def _send(self, folder: Path, names: list[str], say) -> str | None:
         """Puts the missing wheels into a temporary folder on the node, whoever the user there is."""

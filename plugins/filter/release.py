@@ -38,8 +38,11 @@ def restart_reasons(engines: Mapping[str, Mapping], units: Mapping[str, str], di
 
 def stale_proofs(engines: Mapping[str, Mapping]) -> list[str]:
     """The hosts whose rank runs under another driver, kernel, boot or start of its unit than the one proved."""
-    return [host for host, engine in engines.items()
-            if not engine["proof"] or engine["proof"].get("ran_as") != engine["runs_as"]]
+    return [
+        host
+        for host, engine in engines.items()
+        if not engine["proof"] or engine["proof"].get("ran_as") != engine["runs_as"]
+    ]
 
 
 class FilterModule:

@@ -40,7 +40,9 @@ def _read_json(path: Path) -> dict:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}. Copy the checkpoint again.") from error
+        raise CheckpointError(
+            f"{path} cannot be read as JSON: {error}. Copy the checkpoint again."
+        ) from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} holds no JSON object. Copy the checkpoint again.")
     return content
@@ -71,7 +73,8 @@ def read(path: Path) -> Checkpoint:
     """
     if not (path / "config.json").is_file():
         raise CheckpointError(
-            f"{path} holds no config.json. Put the checkpoint there on every rank, or set tandem_checkpoint_path.")
+            f"{path} holds no config.json. Put the checkpoint there on every rank, or set tandem_checkpoint_path."
+        )
     config = _read_json(path / "config.json")
     index = path / "model.safetensors.index.json"
     if index.is_file():

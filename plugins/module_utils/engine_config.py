@@ -31,7 +31,9 @@ def problems(flags: dict) -> list[str]:
     found = []
     for name, value in flags.items():
         if not FLAG.match(name):
-            found.append(f"flag {name!r} is not spelled as vLLM's long flags are (lower case, words joined by -)")
+            found.append(
+                f"flag {name!r} is not spelled as vLLM's long flags are (lower case, words joined by -)"
+            )
         elif name.startswith("no-"):
             found.append(f"flag {name!r} is a negative: write {name[3:]}: false")
         elif name in PER_RANK:
@@ -79,7 +81,9 @@ def environment_file(environment: dict) -> str:
     for name in sorted(environment):
         value = str(environment[name])
         if not re.match(r"[A-Z_][A-Z0-9_]*\Z", name) or "\n" in value:
-            raise EngineConfigError(f"environment variable {name!r} = {value!r} cannot be written for systemd")
+            raise EngineConfigError(
+                f"environment variable {name!r} = {value!r} cannot be written for systemd"
+            )
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         lines.append(f'{name}="{escaped}"\n')
     return "".join(lines)

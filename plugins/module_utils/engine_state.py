@@ -60,8 +60,9 @@ def _text(path: Path) -> str | None:
 
 def driver_version(root: Path) -> str | None:
     """The version of the loaded NVIDIA module; None where none is loaded."""
-    found = re.search(r"Kernel Module(?:\s+for \S+)?\s+(\d[\d.]+)",
-                      _text(root / "proc/driver/nvidia/version") or "")
+    found = re.search(
+        r"Kernel Module(?:\s+for \S+)?\s+(\d[\d.]+)", _text(root / "proc/driver/nvidia/version") or ""
+    )
     return found.group(1) if found else None
 
 
@@ -112,8 +113,10 @@ def _systemctl(*words: str) -> None:
     done = subprocess.run(["systemctl", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         last = journal(words[-1]) if words[-1].endswith(".service") else ""
-        raise EngineStateError(f"`systemctl {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}"
-                               + (f"\nThe last lines of its journal:\n{last}" if last else ""))
+        raise EngineStateError(
+            f"`systemctl {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}"
+            + (f"\nThe last lines of its journal:\n{last}" if last else "")
+        )
 
 
 def stop() -> bool:

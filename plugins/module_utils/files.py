@@ -92,7 +92,9 @@ def differences(wanted: Wanted, found: Found) -> list[str]:
         differing.append("target")
     if wanted.state != "link" and wanted.mode is not None and wanted.mode != found.mode:
         differing.append("mode")
-    differing += [name for name in ("owner", "group") if getattr(wanted, name) not in (None, getattr(found, name))]
+    differing += [
+        name for name in ("owner", "group") if getattr(wanted, name) not in (None, getattr(found, name))
+    ]
     return differing
 
 

@@ -21,7 +21,9 @@ from pathlib import Path
 
 FINGERPRINT = "fingerprint.json"
 # Written by the installer for its own use: they differ between two installs of the same wheels.
-INSTALLERS_OWN = re.compile(r"(\.\./|.*\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json|uv_cache\.json)$)")
+INSTALLERS_OWN = re.compile(
+    r"(\.\./|.*\.dist-info/(INSTALLER|REQUESTED|RECORD|direct_url\.json|uv_cache\.json)$)"
+)
 # Unpacked wheels and the installer's cache together, against the size of the wheels. Measured: 885 MB became 3.5 GB.
 SPACE_FACTOR = 4.5
 
@@ -41,8 +43,11 @@ def sha256_of(path: Path) -> str:
 
 def missing(wheelhouse: Path, wheels: dict[str, str]) -> list[str]:
     """The file names of `wheels` ({file name: sha256}) that are not there with their right content."""
-    return [name for name, digest in sorted(wheels.items())
-            if not (wheelhouse / name).is_file() or sha256_of(wheelhouse / name) != digest]
+    return [
+        name
+        for name, digest in sorted(wheels.items())
+        if not (wheelhouse / name).is_file() or sha256_of(wheelhouse / name) != digest
+    ]
 
 
 def adopt(incoming: Path, wheelhouse: Path, wheels: dict[str, str]) -> None:
@@ -62,8 +67,10 @@ def adopt(incoming: Path, wheelhouse: Path, wheels: dict[str, str]) -> None:
         shutil.move(arrived, wheelhouse / name)
         (wheelhouse / name).chmod(0o644)
     if damaged:
-        raise RuntimeInstallError(f"{', '.join(damaged)} arrived with another content than the lock list names. "
-                                  "Run again: only these are sent anew.")
+        raise RuntimeInstallError(
+            f"{', '.join(damaged)} arrived with another content than the lock list names. "
+            "Run again: only these are sent anew."
+        )
 
 
 def read_fingerprint(path: Path) -> dict | None:
@@ -89,8 +96,10 @@ def fingerprint(path: Path) -> dict:
 def _extract_uv(wheelhouse: Path, wheels: dict[str, str], target: Path) -> Path:
     wheel = next((name for name in wheels if name.startswith("uv-")), None)
     if wheel is None:
-        raise RuntimeInstallError("The lock list holds no uv, which installs the others. Add uv to its .in file "
-                                  "and run `make lock`.")
+        raise RuntimeInstallError(
+            "The lock list holds no uv, which installs the others. Add uv to its .in file "
+            "and run `make lock`."
+        )
     with zipfile.ZipFile(wheelhouse / wheel) as archive:
         member = next(name for name in archive.namelist() if name.endswith(".data/scripts/uv"))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +111,9 @@ def _extract_uv(wheelhouse: Path, wheels: dict[str, str], target: Path) -> Path:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeInstallError(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()[-2000:]}")
+        raise RuntimeInstallError(
+            f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()[-2000:]}"
+        )
 
 
 def check_space(base: Path, wheelhouse: Path, wheels: dict[str, str]) -> None:
@@ -131,12 +142,31 @@ def install(path: Path, lock: str, wheelhouse: Path, wheels: dict[str, str], pyt
     try:
         (scratch / "lock.txt").write_text(lock)
         # A cache on the same file system lets uv link the files into place in place of copying them.
-        uv = [str(_extract_uv(wheelhouse, wheels, scratch / "uv")), "--no-config", "--quiet", "--cache-dir",
-              str(scratch / "cache")]
+        uv = [
+            str(_extract_uv(wheelhouse, wheels, scratch / "uv")),
+            "--no-config",
+            "--quiet",
+            "--cache-dir",
+            str(scratch / "cache"),
+        ]
         _run([*uv, "venv", "--python", python, str(path)])
-        _run([*uv, "pip", "install", "--offline", "--no-index", "--no-deps", "--require-hashes",
-              "--python", str(path / "bin" / "python"), "--find-links", str(wheelhouse),
-              "--requirements", str(scratch / "lock.txt")])
+        _run(
+            [
+                *uv,
+                "pip",
+                "install",
+                "--offline",
+                "--no-index",
+                "--no-deps",
+                "--require-hashes",
+                "--python",
+                str(path / "bin" / "python"),
+                "--find-links",
+                str(wheelhouse),
+                "--requirements",
+                str(scratch / "lock.txt"),
+            ]
+        )
         content = fingerprint(path)
         partial = path / f".{FINGERPRINT}"
         partial.write_text(json.dumps(content, indent=1, sort_keys=True))

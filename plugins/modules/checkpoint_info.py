@@ -89,10 +89,18 @@ def main() -> None:
         module.fail_json(msg=str(error))
     shards = {"expected": found.expected, "present": found.present, "bad": found.bad}
     if found.bad:
-        module.fail_json(msg=f"The checkpoint {path} cannot be used: {'; '.join(found.bad)}. Copy those files again.",
-                         shards=shards)
-    module.exit_json(changed=False, model=found.model, shards=shards, dtypes=found.dtypes, bytes=found.bytes,
-                     revision=found.revision)
+        module.fail_json(
+            msg=f"The checkpoint {path} cannot be used: {'; '.join(found.bad)}. Copy those files again.",
+            shards=shards,
+        )
+    module.exit_json(
+        changed=False,
+        model=found.model,
+        shards=shards,
+        dtypes=found.dtypes,
+        bytes=found.bytes,
+        revision=found.revision,
+    )
 
 
 if __name__ == "__main__":

@@ -112,17 +112,28 @@ def wanted_from(entry: dict) -> library.Wanted:
     if not entry["path"].startswith("/"):
         raise library.FilesError(f"path {entry['path']!r} is not absolute. Give the whole path.")
     if entry["state"] == "file" and entry["content"] is None:
-        raise library.FilesError(f"{entry['path']} is to be a file but has neither content nor src. Give one.")
+        raise library.FilesError(
+            f"{entry['path']} is to be a file but has neither content nor src. Give one."
+        )
     if entry["state"] == "link" and not entry["target"]:
         raise library.FilesError(f"{entry['path']} is to be a link but has no target. Give one.")
     try:
         mode = None if entry["mode"] is None else int(entry["mode"], 8)
     except ValueError:
-        raise library.FilesError(f"mode {entry['mode']!r} of {entry['path']} is not octal, such as 0644.") from None
+        raise library.FilesError(
+            f"mode {entry['mode']!r} of {entry['path']} is not octal, such as 0644."
+        ) from None
     content = None if entry["content"] is None else entry["content"].encode()
     return library.Wanted(
-        entry["path"], entry["state"], content, entry["target"], mode,
-        entry["owner"], entry["group"], entry["purge"], entry["sensitive"],
+        entry["path"],
+        entry["state"],
+        content,
+        entry["target"],
+        mode,
+        entry["owner"],
+        entry["group"],
+        entry["purge"],
+        entry["sensitive"],
     )
 
 
@@ -148,12 +159,14 @@ def main() -> None:
             if not library.differences(item, found):
                 continue
             changed_paths.append(item.path)
-            diff.append({
-                "before_header": item.path,
-                "before": library.describe(item, found, "before"),
-                "after_header": item.path,
-                "after": library.describe(item, found, "after"),
-            })
+            diff.append(
+                {
+                    "before_header": item.path,
+                    "before": library.describe(item, found, "before"),
+                    "after_header": item.path,
+                    "after": library.describe(item, found, "after"),
+                }
+            )
             if not module.check_mode:
                 library.apply(item, found)
     except library.FilesError as error:

@@ -63,11 +63,16 @@ from ansible_collections.tandem.spark.plugins.module_utils import engine_state, 
 def switch(unit: str, release: str, check_mode: bool) -> tuple[bool, dict]:
     """Links the release in; returns whether that changed anything, and the diff."""
     if not Path(engine_state.RELEASES, release, "manifest.json").is_file():
-        raise engine_state.EngineStateError(f"{engine_state.RELEASES}/{release} holds no release. Run site.yml, "
-                                            "which writes it before it is activated.")
+        raise engine_state.EngineStateError(
+            f"{engine_state.RELEASES}/{release} holds no release. Run site.yml, "
+            "which writes it before it is activated."
+        )
     before = os.readlink(engine_state.CURRENT) if os.path.islink(engine_state.CURRENT) else "none"
     other = next(name for name in engine_state.UNITS if name != unit)
-    wanted = [files.Wanted(path, "link", target=target) for path, target in engine_state.links(unit, release).items()]
+    wanted = [
+        files.Wanted(path, "link", target=target)
+        for path, target in engine_state.links(unit, release).items()
+    ]
     wanted += [files.Wanted(path, "absent") for path in engine_state.links(other, release) if other in path]
     changed = False
     for item in wanted:

@@ -131,8 +131,10 @@ def main() -> None:
     )
     options = module.params
     if options["key"] is None:
-        module.fail_json(msg="tandem.spark.runtime is begun by its action on the controller, which names the key. "
-                             "Call it as a task.")
+        module.fail_json(
+            msg="tandem.spark.runtime is begun by its action on the controller, which names the key. "
+            "Call it as a task."
+        )
     path, wheelhouse = Path(options["base"], options["key"]), Path(options["wheelhouse"])
     result = {"changed": False, "path": str(path)}
     try:
@@ -142,15 +144,20 @@ def main() -> None:
         elif options["step"] == "install" and content is None:
             if options["incoming"]:
                 library.adopt(Path(options["incoming"]), wheelhouse, options["wheels"])
-            content = library.install(path, options["lock_text"], wheelhouse, options["wheels"], "/usr/bin/python3")
+            content = library.install(
+                path, options["lock_text"], wheelhouse, options["wheels"], "/usr/bin/python3"
+            )
             result["changed"] = True
         if content is not None:
             result.update(fingerprint=content["digest"], packages=content["packages"])
     except (library.RuntimeInstallError, OSError) as error:
         module.fail_json(msg=str(error), **result)
     # pip on the controller must know the newest manylinux tag that this C library takes.
-    module.exit_json(installed=content is not None, glibc=platform.libc_ver(os.path.realpath("/usr/bin/python3"))[1],
-                     **result)
+    module.exit_json(
+        installed=content is not None,
+        glibc=platform.libc_ver(os.path.realpath("/usr/bin/python3"))[1],
+        **result,
+    )
 
 
 if __name__ == "__main__":

@@ -59,8 +59,12 @@ def _management(node: Mapping) -> dict[str, list[str]]:
 
 
 def _hca_by_netdev(node: Mapping) -> dict[str, str]:
-    return {port["netdev"]: device["name"] for device in node["ibv"]["devices"] for port in device["ports"]
-            if port["netdev"]}
+    return {
+        port["netdev"]: device["name"]
+        for device in node["ibv"]["devices"]
+        for port in device["ports"]
+        if port["netdev"]
+    }
 
 
 def cabled(node: Mapping) -> list[str]:
@@ -73,8 +77,10 @@ def cabled(node: Mapping) -> list[str]:
         port["netdev"]
         for device in node["ibv"]["devices"]
         for port in device["ports"]
-        if port["netdev"] in links and port["link_layer"] == "Ethernet"
-        and links[port["netdev"]]["carrier"] and port["netdev"] not in management
+        if port["netdev"] in links
+        and port["link_layer"] == "Ethernet"
+        and links[port["netdev"]]["carrier"]
+        and port["netdev"] not in management
     ]
     return sorted(netdevs, key=lambda name: (links[name].get("pci") or "~", name))
 
@@ -106,8 +112,15 @@ def _given_addresses(ranks: list[Rank], plan: GroupPlan) -> dict[tuple[str, int]
             try:
                 given[rank.host, index] = _parse(rail["address"])
             except ValueError as why:
-                plan.findings.append(finding(
-                    "plan.rail.address", [rank.host], address=rail["address"], netdev=rail["netdev"], why=why))
+                plan.findings.append(
+                    finding(
+                        "plan.rail.address",
+                        [rank.host],
+                        address=rail["address"],
+                        netdev=rail["netdev"],
+                        why=why,
+                    )
+                )
     return given
 
 
@@ -117,8 +130,9 @@ def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan
     try:
         pool = iter(list(islice(IPNetwork(supernet).subnet(RAIL_PREFIX), 4 * count + len(given))))
     except (AddrFormatError, ValueError) as why:
-        plan.findings.append(finding(
-            "plan.fabric.supernet", supernet=supernet, rails=count, ranks=len(ranks), why=why))
+        plan.findings.append(
+            finding("plan.fabric.supernet", supernet=supernet, rails=count, ranks=len(ranks), why=why)
+        )
         return
     taken = list(given.values())
     for index in range(count):
@@ -126,10 +140,19 @@ def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan
         if mine:
             plan.subnets.append(mine[0].cidr)
             continue
-        subnet = next((part for part in pool if not any(part in t.cidr or t.cidr in part for t in taken)), None)
+        subnet = next(
+            (part for part in pool if not any(part in t.cidr or t.cidr in part for t in taken)), None
+        )
         if subnet is None or subnet.size - 2 < len(ranks):
-            plan.findings.append(finding(
-                "plan.fabric.supernet", supernet=supernet, rails=count, ranks=len(ranks), why="it is too small"))
+            plan.findings.append(
+                finding(
+                    "plan.fabric.supernet",
+                    supernet=supernet,
+                    rails=count,
+                    ranks=len(ranks),
+                    why="it is too small",
+                )
+            )
             return
         plan.subnets.append(subnet)
 
@@ -147,8 +170,11 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
     seen = {rank.host: len(wanted[rank.host]) for rank in ranks if rank.node}
     for rank in ranks:
         if rank.node and not wanted[rank.host]:
-            links = ", ".join(f"{n} ({'carrier' if link['carrier'] else 'no carrier'})"
-                              for n, link in sorted(_links(rank.node).items()) if n != "lo")
+            links = ", ".join(
+                f"{n} ({'carrier' if link['carrier'] else 'no carrier'})"
+                for n, link in sorted(_links(rank.node).items())
+                if n != "lo"
+            )
             plan.findings.append(finding("plan.rails.none", [rank.host], seen=links or "no interface at all"))
     if len(set(seen.values())) > 1:
         counts = ", ".join(f"{host} has {count}" for host, count in seen.items())
@@ -161,10 +187,19 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
         # A rank that this run does not look at still has its place in the plan: its peers must know its address.
         entries = wanted[rank.host] or ([{"netdev": ""}] * count if not rank.node else [])
         plan.rails[rank.host] = [
-            Rail(index, entry["netdev"], hcas.get(entry["netdev"]),
-                 _address(rank, plan.subnets[index], given.get((rank.host, index)),
-                          {a.ip for (_h, i), a in given.items() if i == index}))
-            for index, entry in enumerate(entries) if index < len(plan.subnets)
+            Rail(
+                index,
+                entry["netdev"],
+                hcas.get(entry["netdev"]),
+                _address(
+                    rank,
+                    plan.subnets[index],
+                    given.get((rank.host, index)),
+                    {a.ip for (_h, i), a in given.items() if i == index},
+                ),
+            )
+            for index, entry in enumerate(entries)
+            if index < len(plan.subnets)
         ]
 
 
@@ -175,11 +210,19 @@ def _check_interfaces(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
         links, management = _links(rank.node), _management(rank.node)
         for rail in plan.rails[rank.host]:
             if rail.netdev not in links:
-                yield finding("plan.rail.unknown_netdev", [rank.host], netdev=rail.netdev,
-                              known=", ".join(sorted(set(links) - {"lo"})))
+                yield finding(
+                    "plan.rail.unknown_netdev",
+                    [rank.host],
+                    netdev=rail.netdev,
+                    known=", ".join(sorted(set(links) - {"lo"})),
+                )
             if rail.netdev in management:
-                yield finding("plan.rail.management", [rank.host], netdev=rail.netdev,
-                              reasons=", ".join(management[rail.netdev]))
+                yield finding(
+                    "plan.rail.management",
+                    [rank.host],
+                    netdev=rail.netdev,
+                    reasons=", ".join(management[rail.netdev]),
+                )
 
 
 def _check_addresses(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
@@ -187,11 +230,22 @@ def _check_addresses(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
         for rail in plan.rails[rank.host]:
             subnet = plan.subnets[rail.index]
             if rail.address is not None and rail.address.cidr != subnet:
-                yield finding("plan.rail.outside_subnet", [rank.host], address=str(rail.address), index=rail.index,
-                              netdev=rail.netdev, subnet=subnet)
+                yield finding(
+                    "plan.rail.outside_subnet",
+                    [rank.host],
+                    address=str(rail.address),
+                    index=rail.index,
+                    netdev=rail.netdev,
+                    subnet=subnet,
+                )
     owners = Counter(rail.address.ip for rails in plan.rails.values() for rail in rails if rail.address)
     for address in sorted(address for address, count in owners.items() if count > 1):
-        hosts = [h for h, rails in plan.rails.items() for rail in rails if rail.address and rail.address.ip == address]
+        hosts = [
+            h
+            for h, rails in plan.rails.items()
+            for rail in rails
+            if rail.address and rail.address.ip == address
+        ]
         yield finding("plan.rail.address_twice", hosts, address=address)
 
 
@@ -200,37 +254,58 @@ def _overlap(one: IPNetwork, other: IPNetwork) -> bool:
 
 
 def _free_supernet(networks: list[IPNetwork]) -> str:
-    free = (each for each in FREE_SUPERNETS if not any(_overlap(IPNetwork(each), taken) for taken in networks))
+    free = (
+        each for each in FREE_SUPERNETS if not any(_overlap(IPNetwork(each), taken) for taken in networks)
+    )
     return next(free, "one of your own")
 
 
 def _check_subnets(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
     for (first, one), (second, other) in combinations(enumerate(plan.subnets), 2):
         if _overlap(one, other):
-            yield finding("plan.rail.one_subnet", first=first, second=second, subnet=cidr_merge([one, other])[0])
+            yield finding(
+                "plan.rail.one_subnet", first=first, second=second, subnet=cidr_merge([one, other])[0]
+            )
     for rank in ranks:
         if not rank.node:
             continue
         rails = {rail.netdev for rail in plan.rails[rank.host]}
         management = _management(rank.node)
-        networks = [(name, IPNetwork(address).cidr) for name, link in _links(rank.node).items()
-                    if name != "lo" and (name not in rails or name in management)
-                    for address in link["addresses"] if ":" not in address]
+        networks = [
+            (name, IPNetwork(address).cidr)
+            for name, link in _links(rank.node).items()
+            if name != "lo" and (name not in rails or name in management)
+            for address in link["addresses"]
+            if ":" not in address
+        ]
         for subnet in plan.subnets:
             for name, network in networks:
                 if _overlap(subnet, network):
                     free = _free_supernet([each for _name, each in networks])
                     yield finding(
-                        "plan.rail.subnet_taken", [rank.host], subnet=subnet, other=network, netdev=name, free=free,
-                        management=", a management interface" if name in management else "")
+                        "plan.rail.subnet_taken",
+                        [rank.host],
+                        subnet=subnet,
+                        other=network,
+                        netdev=name,
+                        free=free,
+                        management=", a management interface" if name in management else "",
+                    )
 
 
 def _check_ranks(group: str, ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
     wanted = profile["tensor_parallel_size"]
     if wanted != len(ranks):
         hosts = [rank.host for rank in ranks]
-        yield finding("plan.ranks.tensor_parallel", hosts, profile=profile["name"], wanted=wanted, group=group,
-                      found=len(ranks), names=", ".join(hosts))
+        yield finding(
+            "plan.ranks.tensor_parallel",
+            hosts,
+            profile=profile["name"],
+            wanted=wanted,
+            group=group,
+            found=len(ranks),
+            names=", ".join(hosts),
+        )
 
 
 def _check_machines(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
@@ -240,11 +315,21 @@ def _check_machines(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
             continue
         python = ".".join(rank.node["python"]["version"].split(".")[:2])
         if rank.node["arch"] != runtime["machine"]:
-            yield finding("plan.node.machine", [rank.host], found=rank.node["arch"], profile=profile["name"],
-                          wanted=runtime["machine"])
+            yield finding(
+                "plan.node.machine",
+                [rank.host],
+                found=rank.node["arch"],
+                profile=profile["name"],
+                wanted=runtime["machine"],
+            )
         if python != runtime["python"]:
-            yield finding("plan.node.python", [rank.host], found=python, profile=profile["name"],
-                          wanted=runtime["python"])
+            yield finding(
+                "plan.node.python",
+                [rank.host],
+                found=python,
+                profile=profile["name"],
+                wanted=runtime["python"],
+            )
 
 
 def _owner(listener: Mapping) -> str:
@@ -262,13 +347,27 @@ def _ours(unit: str | None) -> bool:
 
 def _check_ports(ranks: list[Rank]) -> Iterator[Finding]:
     head = ranks[0]
-    uses = {head.variables["tandem_api_port"]: ("the API", "tandem_api_port"),
-            head.variables["tandem_master_port"]: ("the ranks' rendezvous", "tandem_master_port")}
+    uses = {
+        head.variables["tandem_api_port"]: ("the API", "tandem_api_port"),
+        head.variables["tandem_master_port"]: ("the ranks' rendezvous", "tandem_master_port"),
+    }
     for listener in head.node["listeners"] if head.node else []:
-        if listener["port"] in uses and listener["protocol"].startswith("tcp") and not _ours(listener["unit"]):
+        if (
+            listener["port"] in uses
+            and listener["protocol"].startswith("tcp")
+            and not _ours(listener["unit"])
+        ):
             use, variable = uses[listener["port"]]
-            yield finding("plan.port.taken", [head.host], port=listener["port"], use=use, owner=_owner(listener),
-                          unit=listener["unit"] or "UNIT", pid=listener["pid"] or "PID", variable=variable)
+            yield finding(
+                "plan.port.taken",
+                [head.host],
+                port=listener["port"],
+                use=use,
+                owner=_owner(listener),
+                unit=listener["unit"] or "UNIT",
+                pid=listener["pid"] or "PID",
+                variable=variable,
+            )
 
 
 def _check_gpus(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
@@ -302,8 +401,12 @@ def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profil
     head = ranks[0]
 
     def peers(index: int) -> list[str]:
-        return [str(rail.address.ip) for host, rails in plan.rails.items() for rail in rails
-                if host != rank.host and rail.index == index and rail.address]
+        return [
+            str(rail.address.ip)
+            for host, rails in plan.rails.items()
+            for rail in rails
+            if host != rank.host and rail.index == index and rail.address
+        ]
 
     return {
         "group": group,
@@ -313,14 +416,23 @@ def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profil
         "fabric": {
             "mtu": head.variables["tandem_fabric_mtu"],
             "rails": [
-                {"index": rail.index, "netdev": rail.netdev, "hca": rail.hca, "address": str(rail.address),
-                 "subnet": str(plan.subnets[rail.index]), "peers": peers(rail.index)}
+                {
+                    "index": rail.index,
+                    "netdev": rail.netdev,
+                    "hca": rail.hca,
+                    "address": str(rail.address),
+                    "subnet": str(plan.subnets[rail.index]),
+                    "peers": peers(rail.index),
+                }
                 for rail in plan.rails[rank.host]
             ],
         },
         "master_addr": str(plan.rails[head.host][0].address.ip),
         "master_port": head.variables["tandem_master_port"],
-        "api": {"host": head.variables["tandem_api_host"], "port": head.variables["tandem_api_port"],
-                "model": profile["served_model_name"]},
+        "api": {
+            "host": head.variables["tandem_api_host"],
+            "port": head.variables["tandem_api_port"],
+            "model": profile["served_model_name"],
+        },
         "nccl": {name: str(value) for name, value in profile["nccl"].items()},
     }

@@ -47,7 +47,9 @@ def problems(profile: Mapping, schema: Mapping) -> list[str]:
     wrong = engine_config.problems(profile["engine"]["flags"])
     operands = profile["proof"]["operands"]
     if len(operands) != 2 or not 10 <= operands[0] < operands[1]:
-        wrong.append(f"proof.operands {operands} is not the lowest and the highest of a range of two-digit numbers")
+        wrong.append(
+            f"proof.operands {operands} is not the lowest and the highest of a range of two-digit numbers"
+        )
     return wrong
 
 

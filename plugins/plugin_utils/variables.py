@@ -46,8 +46,14 @@ def type_problem(spec: Mapping, value: object) -> str | None:
     """Why a value does not fit an argument spec, None where it does."""
     if spec.get("type", "str") in ("str", "path") and isinstance(value, (dict, list)):
         return f"found a {'map' if isinstance(value, dict) else 'list'}, wanted a text"
-    plain = {key: content for key, content in spec.items() if key not in ("default", "required", "description")}
-    errors = ArgumentSpecValidator({"value": _without_descriptions(plain)}).validate({"value": value}).error_messages
+    plain = {
+        key: content for key, content in spec.items() if key not in ("default", "required", "description")
+    }
+    errors = (
+        ArgumentSpecValidator({"value": _without_descriptions(plain)})
+        .validate({"value": value})
+        .error_messages
+    )
     return "; ".join(errors).replace("argument 'value' is of type", "it is of type") or None
 
 
@@ -64,8 +70,12 @@ def effective(variables: Mapping[str, Variable], given: Mapping) -> dict:
 
     The unusable ones are findings of `check`; with their defaults all other checks still run.
     """
-    return {name: given[name] if name in given and type_problem(variable.spec, given[name]) is None
-            else variable.default for name, variable in variables.items()}
+    return {
+        name: given[name]
+        if name in given and type_problem(variable.spec, given[name]) is None
+        else variable.default
+        for name, variable in variables.items()
+    }
 
 
 def check(variables: Mapping[str, Variable], given: Mapping[str, Mapping]) -> Iterator[Finding]:

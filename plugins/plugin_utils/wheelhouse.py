@@ -49,15 +49,39 @@ def platform_tags(machine: str, glibc: str) -> list[str]:
     """pip's platform tags for a node, newest first. pip matches them exactly, so all of them are named."""
     newest = int(glibc.split(".")[1])
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
-    return [*tags, f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}", f"linux_{machine}"]
+    return [
+        *tags,
+        f"manylinux2014_{machine}",
+        f"manylinux2010_{machine}",
+        f"manylinux1_{machine}",
+        f"linux_{machine}",
+    ]
 
 
 def pip_command(target: Target, folder: Path, indexes: tuple[str, ...]) -> list[str]:
     """The command line that downloads every wheel of the list into `folder`."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--no-deps",
-               "--require-hashes", "--only-binary=:all:", "--progress-bar=off", "--dest", str(folder),
-               "--find-links", str(folder), "--requirement", str(target.lock),
-               "--python-version", target.python, "--implementation", "cp"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--no-input",
+        "download",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        "--progress-bar=off",
+        "--dest",
+        str(folder),
+        "--find-links",
+        str(folder),
+        "--requirement",
+        str(target.lock),
+        "--python-version",
+        target.python,
+        "--implementation",
+        "cp",
+    ]
     for tag in platform_tags(target.machine, target.glibc):
         command += ["--platform", tag]
     for index in indexes:
@@ -95,7 +119,9 @@ def fill(target: Target, cache: Path, say: Callable[[str], None]) -> tuple[Path,
         wanted = sum(1 for line in target.lock.read_text().splitlines() if "==" in line)
         say(f"wheelhouse: downloading the {wanted} wheels of {target.lock.name} to {folder}")
         if target.made_here:
-            subprocess.run([sys.executable, str(target.made_here), str(folder)], check=True, capture_output=True)
+            subprocess.run(
+                [sys.executable, str(target.made_here), str(folder)], check=True, capture_output=True
+            )
         # The controller's own indexes first: an extra index that cannot be reached costs a time-out for every wheel.
         words = _download(pip_command(target, folder, ()), wanted, say)
         if words is not None and target.extra_indexes:
@@ -105,7 +131,8 @@ def fill(target: Target, cache: Path, say: Callable[[str], None]) -> tuple[Path,
             raise WheelhouseError(
                 f"pip could not download every wheel of {target.lock} for {target.machine}, Python {target.python}. "
                 f"Its last words:\n{words}\nCheck the controller's network and `{sys.executable} -m pip --version`, "
-                "and run again: what is there stays.")
+                "and run again: what is there stays."
+            )
         wheels = {wheel.name: sha256_of(wheel) for wheel in sorted(folder.glob("*.whl"))}
         partial = complete.with_suffix(".part")
         partial.write_text(json.dumps(wheels, indent=1))

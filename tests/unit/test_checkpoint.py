@@ -12,8 +12,12 @@ from ansible_collections.tandem.spark.plugins.module_utils.checkpoint import Che
 
 
 def shard(dtype="BF16", size=4, cut=0, length=None):
-    header = json.dumps({"__metadata__": {"format": "pt"},
-                         "w": {"dtype": dtype, "shape": [size // 2], "data_offsets": [0, size]}}).encode()
+    header = json.dumps(
+        {
+            "__metadata__": {"format": "pt"},
+            "w": {"dtype": dtype, "shape": [size // 2], "data_offsets": [0, size]},
+        }
+    ).encode()
     content = (len(header) if length is None else length).to_bytes(8, "little") + header + bytes(size)
     return content[: len(content) - cut]
 

@@ -27,18 +27,25 @@ from ansible_collections.tandem.spark.plugins.module_utils.engine_config import 
         # words that YAML would turn into something else
         ({"dtype": "no"}, {"dtype": "no"}),
         ({"revision": "1e3"}, {"revision": "1e3"}),
-        ({"speculative-config": {"method": "dspark", "num_speculative_tokens": 5}},
-         {"speculative-config": {"method": "dspark", "num_speculative_tokens": 5}}),
+        (
+            {"speculative-config": {"method": "dspark", "num_speculative_tokens": 5}},
+            {"speculative-config": {"method": "dspark", "num_speculative_tokens": 5}},
+        ),
         ({"allowed-origins": ["a: b", "#c"]}, {"allowed-origins": ["a: b", "#c"]}),
     ],
 )
 def test_flags_come_back_as_they_went_in(flags, read):
-    assert yaml.safe_load(engine_yaml(flags, "/m", "name")) == {"model": "/m", "served-model-name": "name", **read}
+    assert yaml.safe_load(engine_yaml(flags, "/m", "name")) == {
+        "model": "/m",
+        "served-model-name": "name",
+        **read,
+    }
 
 
 def test_the_order_of_flags_does_not_matter():
     assert engine_yaml({"a": 1, "b": {"x": 1, "y": 2}}, "/m", "n") == engine_yaml(
-        {"b": {"y": 2, "x": 1}, "a": 1}, "/m", "n")
+        {"b": {"y": 2, "x": 1}, "a": 1}, "/m", "n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,5 +94,7 @@ def test_purge_names_only_files_that_the_list_does_not(tmp_path):
 
 def test_a_secret_is_not_in_the_diff():
     wanted = Wanted("/p", content=b"hunter2", sensitive=True)
-    text = files.describe(wanted, Found("file", b"hunter1"), "before") + files.describe(wanted, Found("absent"), "after")
+    text = files.describe(wanted, Found("file", b"hunter1"), "before") + files.describe(
+        wanted, Found("absent"), "after"
+    )
     assert "hunter" not in text and "not shown" in text

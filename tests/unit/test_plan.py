@@ -11,12 +11,20 @@ import pytest
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import Rank, cabled, node_plan, plan_group
 
 PROFILE = {
-    "name": "p", "tensor_parallel_size": 2, "accelerator": "gb10", "served_model_name": "m",
-    "runtime": {"machine": "aarch64", "python": "3.12"}, "nccl": {"NCCL_NET": "IB"},
+    "name": "p",
+    "tensor_parallel_size": 2,
+    "accelerator": "gb10",
+    "served_model_name": "m",
+    "runtime": {"machine": "aarch64", "python": "3.12"},
+    "nccl": {"NCCL_NET": "IB"},
 }
 VARIABLES = {
-    "tandem_fabric_rails": [], "tandem_fabric_supernet": "192.168.177.0/24", "tandem_fabric_mtu": 9000,
-    "tandem_api_port": 8888, "tandem_api_host": "0.0.0.0", "tandem_master_port": 25000,
+    "tandem_fabric_rails": [],
+    "tandem_fabric_supernet": "192.168.177.0/24",
+    "tandem_fabric_mtu": 9000,
+    "tandem_api_port": 8888,
+    "tandem_api_host": "0.0.0.0",
+    "tandem_master_port": 25000,
 }
 
 
@@ -29,18 +37,25 @@ def node(rails=("enp1s0f0np0", "enP2p1s0f0np0"), management="192.168.1.10/24"):
     pci = ("0000:01:00.0", "0002:01:00.0", "0000:01:00.1", "0002:01:00.1")
     links = [link("lo"), link("eth0", addresses=[management])]
     links += [link(name, pci[number]) for number, name in enumerate(rails)]
-    devices = [{"name": f"roce{number}", "ports": [{"netdev": name, "link_layer": "Ethernet"}]}
-               for number, name in enumerate(rails)]
+    devices = [
+        {"name": f"roce{number}", "ports": [{"netdev": name, "link_layer": "Ethernet"}]}
+        for number, name in enumerate(rails)
+    ]
     return {
-        "arch": "aarch64", "python": {"version": "3.12.3"},
+        "arch": "aarch64",
+        "python": {"version": "3.12.3"},
         "network": {"links": links, "management": [{"name": "eth0", "reasons": ["default route"]}]},
-        "ibv": {"devices": devices}, "listeners": [], "gpu": {"processes": []},
+        "ibv": {"devices": devices},
+        "listeners": [],
+        "gpu": {"processes": []},
     }
 
 
 def ranks(*nodes, **variables):
-    return [Rank(number, f"spark-{'abcd'[number]}", {**VARIABLES, **variables}, each)
-            for number, each in enumerate(nodes or (node(), node()))]
+    return [
+        Rank(number, f"spark-{'abcd'[number]}", {**VARIABLES, **variables}, each)
+        for number, each in enumerate(nodes or (node(), node()))
+    ]
 
 
 def ids(plan):
@@ -74,8 +89,12 @@ def test_what_a_node_is_told():
     told = node_plan("tandem", pair, pair[1], plan, PROFILE)
     assert told["rank"] == 1 and told["master_addr"] == "192.168.177.1"
     assert told["fabric"]["rails"][1] == {
-        "index": 1, "netdev": "enP2p1s0f0np0", "hca": "roce1", "address": "192.168.177.10/29",
-        "subnet": "192.168.177.8/29", "peers": ["192.168.177.9"],
+        "index": 1,
+        "netdev": "enP2p1s0f0np0",
+        "hca": "roce1",
+        "address": "192.168.177.10/29",
+        "subnet": "192.168.177.8/29",
+        "peers": ["192.168.177.9"],
     }
 
 
@@ -94,7 +113,9 @@ def rail(name="enp1s0f0np0", address=None):
 
 def with_listener(**more):
     changed = node()
-    changed["listeners"] = [{"protocol": "tcp", "address": "0.0.0.0", "pid": 7, "process": "x", "unit": None, **more}]
+    changed["listeners"] = [
+        {"protocol": "tcp", "address": "0.0.0.0", "pid": 7, "process": "x", "unit": None, **more}
+    ]
     return changed
 
 
@@ -157,7 +178,9 @@ def test_each_problem_is_found(nodes, variables, wanted):
 
 def test_addresses_given_on_one_rank_set_the_subnet_of_the_other():
     pair = ranks()
-    pair[0] = Rank(0, "spark-a", {**VARIABLES, "tandem_fabric_rails": [rail(address="10.9.0.7/24")]}, pair[0].node)
+    pair[0] = Rank(
+        0, "spark-a", {**VARIABLES, "tandem_fabric_rails": [rail(address="10.9.0.7/24")]}, pair[0].node
+    )
     pair[1] = Rank(1, "spark-b", {**VARIABLES, "tandem_fabric_rails": [rail()]}, pair[1].node)
     plan = plan_group("tandem", pair, PROFILE)
     assert ids(plan) == [] and addresses(plan) == {"spark-a": ["10.9.0.7/24"], "spark-b": ["10.9.0.2/24"]}
@@ -165,7 +188,9 @@ def test_addresses_given_on_one_rank_set_the_subnet_of_the_other():
 
 def test_a_planned_address_is_never_a_given_one():
     pair = ranks()
-    pair[0] = Rank(0, "spark-a", {**VARIABLES, "tandem_fabric_rails": [rail(address="10.9.0.2/24")]}, pair[0].node)
+    pair[0] = Rank(
+        0, "spark-a", {**VARIABLES, "tandem_fabric_rails": [rail(address="10.9.0.2/24")]}, pair[0].node
+    )
     pair[1] = Rank(1, "spark-b", {**VARIABLES, "tandem_fabric_rails": [rail()]}, pair[1].node)
     assert addresses(plan_group("tandem", pair, PROFILE))["spark-b"] == ["10.9.0.1/24"]
 
@@ -184,7 +209,9 @@ def test_two_rails_in_one_subnet():
     pair = ranks()
     for number in (0, 1):
         given = [rail(address=f"10.9.0.{number + 1}/24"), rail("enP2p1s0f0np0", f"10.9.0.{number + 11}/24")]
-        pair[number] = Rank(number, pair[number].host, {**VARIABLES, "tandem_fabric_rails": given}, pair[number].node)
+        pair[number] = Rank(
+            number, pair[number].host, {**VARIABLES, "tandem_fabric_rails": given}, pair[number].node
+        )
     assert ids(plan_group("tandem", pair, PROFILE)) == ["plan.rail.one_subnet"]
 
 
@@ -192,8 +219,15 @@ def test_all_problems_come_at_once():
     first = with_listener(port=8888)
     first["arch"] = "x86_64"
     found = ids(plan_group("tandem", ranks(first, without_carrier(), node()), PROFILE))
-    assert found == sorted(["plan.node.machine", "plan.port.taken", "plan.rails.count", "plan.rails.none",
-                            "plan.ranks.tensor_parallel"])
+    assert found == sorted(
+        [
+            "plan.node.machine",
+            "plan.port.taken",
+            "plan.rails.count",
+            "plan.rails.none",
+            "plan.ranks.tensor_parallel",
+        ]
+    )
 
 
 def test_the_nodes_are_not_changed_by_planning():

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.tandem.spark.plugins.plugin_utils.profile import ProfileError, UnknownProfile, load, merged, names
+from ansible_collections.tandem.spark.plugins.plugin_utils.profile import (
+    ProfileError,
+    UnknownProfile,
+    load,
+    merged,
+    names,
+)
 
 FILES = Path(__file__).parents[2] / "roles" / "profile" / "files"
 FOLDER = FILES / "profiles"

@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.tandem.spark.plugins.filter.release import release_digest, restart_reasons, stale_proofs
+from ansible_collections.tandem.spark.plugins.filter.release import (
+    release_digest,
+    restart_reasons,
+    stale_proofs,
+)
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import links, look, parse_units
 
 UNITS = {"a": "tandem-head.service", "b": "tandem-worker.service"}
@@ -14,8 +18,13 @@ UNITS = {"a": "tandem-head.service", "b": "tandem-worker.service"}
 
 def engine(unit, current="new", applied="new", active="active", proved_as="now", runs_as="now"):
     proof = None if proved_as is None else {"ran_as": {"boot_id": proved_as}}
-    return {"current": current, "applied": applied, "proof": proof, "runs_as": {"boot_id": runs_as},
-            "units": {unit: {"active": active}}}
+    return {
+        "current": current,
+        "applied": applied,
+        "proof": proof,
+        "runs_as": {"boot_id": runs_as},
+        "units": {unit: {"active": active}},
+    }
 
 
 def pair(**worker):
@@ -49,8 +58,17 @@ def test_another_boot_wants_another_proof(worker):
 def test_the_digest_stands_for_content_only():
     first = release_digest({"a": "1", "b": "2"}, "f", "c")
     assert first == release_digest({"b": "2", "a": "1"}, "f", "c")
-    assert len({first, release_digest({"a": "1"}, "f", "c"), release_digest({"a": "1", "b": "2"}, "g", "c"),
-                release_digest({"a": "1", "b": "2"}, "f", "d")}) == 4
+    assert (
+        len(
+            {
+                first,
+                release_digest({"a": "1"}, "f", "c"),
+                release_digest({"a": "1", "b": "2"}, "g", "c"),
+                release_digest({"a": "1", "b": "2"}, "f", "d"),
+            }
+        )
+        == 4
+    )
 
 
 SHOWN = """Id=tandem-head.service
@@ -77,8 +95,13 @@ def test_units_as_systemctl_shows_them():
     units = parse_units(SHOWN)
     assert units["tandem-head.service"]["main_pid"] == 42
     assert units["tandem-worker.service"] == {
-        "load": "not-found", "active": "inactive", "sub": "dead", "result": "success", "invocation_id": None,
-        "main_pid": None, "since": None,
+        "load": "not-found",
+        "active": "inactive",
+        "sub": "dead",
+        "result": "success",
+        "invocation_id": None,
+        "main_pid": None,
+        "since": None,
     }
     assert parse_units("") == {} and parse_units("garbage\n\nmore") == {}
 

@@ -8,15 +8,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.tandem.spark.plugins.plugin_utils.variables import Variable, check, declared, effective
+from ansible_collections.tandem.spark.plugins.plugin_utils.variables import (
+    Variable,
+    check,
+    declared,
+    effective,
+)
 
 KNOWN = {
     "tandem_fabric_mtu": Variable("fabric", {"type": "int"}, 9000),
     "tandem_profile": Variable("profile", {"type": "str", "choices": ["a", "b"]}, "a"),
     "tandem_fabric_rails": Variable(
         "fabric",
-        {"type": "list", "elements": "dict", "description": "x",
-         "options": {"netdev": {"type": "str", "required": True, "description": "x"}}},
+        {
+            "type": "list",
+            "elements": "dict",
+            "description": "x",
+            "options": {"netdev": {"type": "str", "required": True, "description": "x"}},
+        },
         [],
     ),
     "tandem_wheels": Variable("runtime", {"type": "path"}, "~"),
@@ -76,11 +85,24 @@ def test_one_finding_for_all_hosts_with_the_same_problem():
 
 def test_an_unusable_value_counts_with_its_default():
     values = effective(KNOWN, {"tandem_fabric_mtu": "big", "tandem_profile": "b"})
-    assert values == {"tandem_fabric_mtu": 9000, "tandem_profile": "b", "tandem_fabric_rails": [], "tandem_wheels": "~"}
+    assert values == {
+        "tandem_fabric_mtu": 9000,
+        "tandem_profile": "b",
+        "tandem_fabric_rails": [],
+        "tandem_wheels": "~",
+    }
 
 
 def test_the_roles_declare_what_the_plan_reads():
     known = declared(Path(__file__).parents[2] / "roles")
     assert known["tandem_fabric_mtu"].role == "fabric" and known["tandem_fabric_mtu"].default == 9000
-    assert {"tandem_api_host", "tandem_api_port", "tandem_master_port", "tandem_fabric_rails", "tandem_profile",
-            "tandem_fabric_supernet", "tandem_profile_overrides", "tandem_checkpoint_path"} <= set(known)
+    assert {
+        "tandem_api_host",
+        "tandem_api_port",
+        "tandem_master_port",
+        "tandem_fabric_rails",
+        "tandem_profile",
+        "tandem_fabric_supernet",
+        "tandem_profile_overrides",
+        "tandem_checkpoint_path",
+    } <= set(known)

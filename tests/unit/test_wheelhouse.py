@@ -35,7 +35,7 @@ def no_index(monkeypatch):
 def lock(tmp_path):
     """A lock list with the one wheel that ALIAS makes."""
     rehearsal = (ALIAS.parent / "rehearsal.txt").read_text()
-    entry = rehearsal[rehearsal.index(PIN):].split("\n")[:2]
+    entry = rehearsal[rehearsal.index(PIN) :].split("\n")[:2]
     path = tmp_path / "lock.txt"
     path.write_text("\n".join(entry) + "\n")
     return path
@@ -67,12 +67,24 @@ def test_a_wheel_with_another_content_is_refused(no_index, lock, tmp_path):
 
 def test_platform_tags_are_exact_and_newest_first():
     tags = platform_tags("aarch64", "2.39")
-    assert tags[0] == "manylinux_2_39_aarch64" and "manylinux_2_28_aarch64" in tags and "manylinux_2_40_aarch64" not in tags
-    assert tags.index("manylinux_2_35_aarch64") < tags.index("manylinux_2_17_aarch64") < tags.index("linux_aarch64")
+    assert (
+        tags[0] == "manylinux_2_39_aarch64"
+        and "manylinux_2_28_aarch64" in tags
+        and "manylinux_2_40_aarch64" not in tags
+    )
+    assert (
+        tags.index("manylinux_2_35_aarch64")
+        < tags.index("manylinux_2_17_aarch64")
+        < tags.index("linux_aarch64")
+    )
 
 
 def test_the_key_stands_for_list_machine_and_python(lock):
-    keys = {Target(lock, python, machine, "2.36").key for python in ("3.11", "3.12") for machine in ("x86_64", "aarch64")}
+    keys = {
+        Target(lock, python, machine, "2.36").key
+        for python in ("3.11", "3.12")
+        for machine in ("x86_64", "aarch64")
+    }
     lock.write_text("other\n")
     keys.add(Target(lock, "3.11", "x86_64", "2.36").key)
     assert len(keys) == 5
@@ -100,10 +112,16 @@ def environment(path, packages, extra=""):
 
 
 def test_the_fingerprint_is_that_of_the_content(tmp_path):
-    one = environment(tmp_path / "a", {"torch-2.0": "torch/x.py,sha256=1,2\n", "vllm-1.0": "v.py,sha256=3,4\n"})
+    one = environment(
+        tmp_path / "a", {"torch-2.0": "torch/x.py,sha256=1,2\n", "vllm-1.0": "v.py,sha256=3,4\n"}
+    )
     own = "torch-2.0.dist-info/INSTALLER,sha256=9,9\n../../../bin/torch,sha256=9,9\n"
-    same = environment(tmp_path / "b", {"vllm-1.0": "v.py,sha256=3,4\n", "torch-2.0": "torch/x.py,sha256=1,2\n"}, own)
-    other = environment(tmp_path / "c", {"torch-2.0": "torch/x.py,sha256=8,2\n", "vllm-1.0": "v.py,sha256=3,4\n"})
+    same = environment(
+        tmp_path / "b", {"vllm-1.0": "v.py,sha256=3,4\n", "torch-2.0": "torch/x.py,sha256=1,2\n"}, own
+    )
+    other = environment(
+        tmp_path / "c", {"torch-2.0": "torch/x.py,sha256=8,2\n", "vllm-1.0": "v.py,sha256=3,4\n"}
+    )
     assert runtime.fingerprint(one) == runtime.fingerprint(same)
     assert runtime.fingerprint(one)["packages"] == {"torch": "2.0", "vllm": "1.0"}
     assert runtime.fingerprint(one)["digest"] != runtime.fingerprint(other)["digest"]
