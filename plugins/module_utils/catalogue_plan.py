@@ -41,7 +41,7 @@ ENTRIES = {
     "plan.ranks.tensor_parallel": Entry(
         "error",
         "group",
-        "The profile {profile} runs in tensor parallel over {wanted} ranks, the group {group} has {found} hosts ({names})",
+        "The profile {profile} shards over {wanted} ranks, the group {group} has {found} hosts ({names})",
         "Put {wanted} hosts into the group, or choose a profile for {found}",
         source=INVENTORY,
     ),
