@@ -1,7 +1,10 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keys of a lab, and how ssh and Ansible find the nodes. Host keys are known in advance: checking stays on."""
+"""Keys of a lab, and how ssh and Ansible find its nodes.
+
+Host keys are known in advance, so checking stays on.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from settings import Lab, Node
-from system import NAMESPACES, run
+from system import run, within
 
 
 def make_keys(lab: Lab) -> None:
@@ -49,21 +52,24 @@ def install(node: Node, root: Path) -> None:
 
 def proxy(lab: Lab) -> str:
     """The controller has no address in the lab: it speaks from the client's namespace."""
-    return f"nsenter --net={NAMESPACES / lab.client} socat - TCP:%h:%p"
+    return " ".join(within(lab.client, "socat", "-", "TCP:%h:%p"))
 
 
 def write_files(lab: Lab) -> tuple[Path, Path]:
     """Write the Ansible inventory and the ssh configuration; their paths."""
     ssh_config, inventory = lab.directory / "ssh_config", lab.directory / "inventory" / "hosts.yml"
     hosts = "".join(f"Host {node.name}\n  HostName {node.address}\n" for node in lab.nodes())
-    ssh_config.write_text(hosts + f"""Host *
+    ssh_config.write_text(
+        hosts
+        + f"""Host *
   User root
   IdentityFile {key(lab)}
   IdentitiesOnly yes
-  UserKnownHostsFile {lab.directory / 'known_hosts'}
+  UserKnownHostsFile {lab.directory / "known_hosts"}
   StrictHostKeyChecking yes
   ProxyCommand {proxy(lab)}
-""")
+"""
+    )
     inventory.parent.mkdir(exist_ok=True)
     hosts = "".join(f"    {node.name}:\n      ansible_host: {node.address}\n" for node in lab.nodes())
     inventory.write_text(f"""# Written by molecule/lab/lab.py for lab {lab.name}: edits are lost.
@@ -73,7 +79,7 @@ tandem:
     ansible_user: root
     ansible_ssh_private_key_file: {key(lab)}
     ansible_ssh_common_args: >-
-      -o IdentitiesOnly=yes -o UserKnownHostsFile={lab.directory / 'known_hosts'} -o StrictHostKeyChecking=yes
+      -o IdentitiesOnly=yes -o UserKnownHostsFile={lab.directory / "known_hosts"} -o StrictHostKeyChecking=yes
       -o ProxyCommand="{proxy(lab)}"
     tandem_profile: rehearsal
     tandem_checkpoint_path: /srv/models/lab

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 import settings
-from settings import Lab, LabError, Node
-from system import NAMESPACES, delete_namespace, ip, lock, namespace_exists, run
+from settings import Lab, Node
+from system import end_namespace, ip, lock, namespace_exists, run, within
 
 
 @dataclass(frozen=True)
@@ -42,33 +42,54 @@ def lay(lab: Lab) -> None:
     for namespace in (lab.fabric, lab.client):
         run(["ip", "netns", "add", namespace])
     bridges = [bridge_name(rail) for rail in settings.RAILS]
-    ip(lab.fabric, "link set lo up", *[f"link add name {name} mtu {settings.CABLE_MTU} type bridge" for name in bridges],
-       *[f"link set {name} up" for name in bridges])
-    ip(lab.client, "link set lo up", "link add name management type bridge",
-       f"addr add {lab.client_address}/24 dev management", "link set management up")
+    ip(
+        lab.fabric,
+        "link set lo up",
+        *[f"link add name {name} mtu {settings.CABLE_MTU} type bridge" for name in bridges],
+        *[f"link set {name} up" for name in bridges],
+    )
+    ip(
+        lab.client,
+        "link set lo up",
+        "link add name management type bridge",
+        f"addr add {lab.client_address}/24 dev management",
+        "link set management up",
+    )
 
 
 def remove(lab: Lab) -> None:
+    """ssh connections that Ansible keeps open end with the client's namespace."""
     for namespace in (lab.fabric, lab.client):
-        delete_namespace(namespace)
+        end_namespace(namespace)
 
 
 def connect(node: Node) -> None:
     """A fresh set of links, as a machine has after its power came: MTU 1500, no address."""
     lab, inside = node.lab, node.namespace
-    rails = [f"link add name {port_name(node, rail)} mtu {settings.CABLE_MTU} type veth peer name {rail}"
-             f" mtu {settings.FACTORY_MTU} address {node.mac(number)} netns {inside}"
-             for number, rail in enumerate(settings.RAILS, start=1)]
-    idle = [f"link add name {node.name}-idle{number} type veth peer name {name}"
-            f" address {node.mac(0x10 + number)} netns {inside}"
-            for number, name in enumerate(settings.IDLE_FUNCTIONS)]
+    rails = [
+        f"link add name {port_name(node, rail)} mtu {settings.CABLE_MTU} type veth peer name {rail}"
+        f" mtu {settings.FACTORY_MTU} address {node.mac(number)} netns {inside}"
+        for number, rail in enumerate(settings.RAILS, start=1)
+    ]
+    idle = [
+        f"link add name {node.name}-idle{number} type veth peer name {name}"
+        f" address {node.mac(0x10 + number)} netns {inside}"
+        for number, name in enumerate(settings.IDLE_FUNCTIONS)
+    ]
     with wiring(lab):
         run(["ip", "netns", "add", inside])
         ip(lab.fabric, *rails, *idle)
-        ip(lab.client, f"link add name {node.name} type veth peer name {settings.MANAGEMENT}"
-                       f" address {node.mac(0)} netns {inside}",
-           f"link set {node.name} master management up")
-        ip(inside, "link set lo up", *[f"link set {name} up" for name in (*settings.RAILS, *settings.IDLE_FUNCTIONS)])
+        ip(
+            lab.client,
+            f"link add name {node.name} type veth peer name {settings.MANAGEMENT}"
+            f" address {node.mac(0)} netns {inside}",
+            f"link set {node.name} master management up",
+        )
+        ip(
+            inside,
+            "link set lo up",
+            *[f"link set {name} up" for name in (*settings.RAILS, *settings.IDLE_FUNCTIONS)],
+        )
 
 
 def cut_power(node: Node) -> None:
@@ -84,7 +105,7 @@ def disconnect(node: Node) -> None:
     with wiring(node.lab):
         for namespace, names in links(node).items():
             ip(namespace, *[f"link del {name}" for name in names])
-        delete_namespace(node.namespace)
+        end_namespace(node.namespace)
 
 
 def links(node: Node) -> dict[str, list[str]]:
@@ -93,14 +114,14 @@ def links(node: Node) -> dict[str, list[str]]:
     for namespace in (node.lab.fabric, node.lab.client):
         if namespace_exists(namespace):
             names = [link["ifname"] for link in json.loads(run(["ip", "-n", namespace, "-j", "link"]))]
-            found[namespace] = [name for name in names if name == node.name or name.startswith(f"{node.name}-")]
+            found[namespace] = [
+                name for name in names if name == node.name or name.startswith(f"{node.name}-")
+            ]
     return found
 
 
 def change(node: Node, rail: str, **what) -> None:
     """Pull, plug, narrow, block: see Port."""
-    if rail not in settings.RAILS:
-        raise LabError(f"no rail {rail!r}: a node has {' and '.join(settings.RAILS)}")
     key = port_name(node, rail)
     with wiring(node.lab):
         ports = read_ports(node.lab)
@@ -123,22 +144,32 @@ def wiring(lab: Lab) -> Iterator[None]:
     """One change of the wires at a time; afterwards the links are what cables and powered nodes make them."""
     with lock(lab.directory / "cables.lock"):
         yield
-        if namespace_exists(lab.fabric) and lab.description_file.exists():
+        if lab.description_file.exists():
             stored = read_ports(lab)
-            powered = [node for node in lab.nodes() if links(node)[lab.fabric]]
+            powered = [node for node in lab.nodes() if is_wired(node)]
             for rail in settings.RAILS:
-                settle(lab, rail, powered, {node: stored.get(port_name(node, rail), Port()) for node in lab.nodes()})
+                ports = {node: stored.get(port_name(node, rail), Port()) for node in lab.nodes()}
+                settle(rail, powered, ports)
 
 
-def settle(lab: Lab, rail: str, powered: list[Node], ports: dict[Node, Port]) -> None:
-    """Bring one rail's links to their state."""
+def is_wired(node: Node) -> bool:
+    """Has all its links: whoever dies while it makes them leaves less."""
+    rails = {port_name(node, rail) for rail in settings.RAILS}
+    return namespace_exists(node.namespace) and rails <= set(links(node).get(node.lab.fabric, ()))
+
+
+def settle(rail: str, powered: list[Node], ports: dict[Node, Port]) -> None:
+    """Bring one rail's links to the state that follows from all the lab's ports of that rail."""
     direct = len(ports) == 2
     whole = len(powered) == 2 and all(port.plugged for port in ports.values())
     for node in powered:
         port, name = ports[node], port_name(node, rail)
         carrier = whole if direct else port.plugged
-        ip(lab.fabric, f"link set {name} mtu {port.mtu} {'up' if carrier else 'down'}",
-           f"link set {name} master {bridge_name(rail)}" if port.passes else f"link set {name} nomaster")
+        ip(
+            node.lab.fabric,
+            f"link set {name} mtu {port.mtu} {'up' if carrier else 'down'}",
+            f"link set {name} master {bridge_name(rail)}" if port.passes else f"link set {name} nomaster",
+        )
         # Segments joined for speed would pass a port that is too narrow for a single one.
         joined = "on" if port.mtu >= settings.CABLE_MTU else "off"
-        run(["nsenter", f"--net={NAMESPACES / node.namespace}", "ethtool", "-K", rail, "tso", joined, "gso", joined])
+        run(within(node.namespace, "ethtool", "-K", rail, "tso", joined, "gso", joined))

@@ -34,10 +34,10 @@ def missing_packages() -> list[str]:
 
 def prepare(lab: Lab) -> None:
     """Install what is missing, or say what cannot be helped."""
+    require_root()
     if packages := missing_packages():
-        if os.geteuid() or shutil.which("apt-get") is None:
-            raise LabError(f"missing packages: {' '.join(packages)}; install them, or run this as root on Debian or"
-                           " Ubuntu")
+        if shutil.which("apt-get") is None:
+            raise LabError(f"no apt-get, and missing {' '.join(packages)}: use Debian or Ubuntu")
         print(f"installing {' '.join(packages)}", flush=True)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run(["apt-get", "-qq", "update"], env=environment)
@@ -47,19 +47,32 @@ def prepare(lab: Lab) -> None:
 
 def check(lab: Lab) -> None:
     """Raise LabError with everything that is missing, in one line."""
+    require_root()
     if complaints := [complaint for complaint in complaints_about(lab) if complaint]:
         raise LabError("this machine cannot run a lab: " + "; ".join(complaints))
 
 
-def complaints_about(lab: Lab) -> list[str]:
+def require_root() -> None:
     if os.geteuid():
-        return ["not root: run it as root, or with sudo"]
+        raise LabError("not root: a lab makes network namespaces and mounts; run it as root, or with sudo")
+
+
+def complaints_about(lab: Lab) -> list[str]:
     packages = missing_packages()
     return [
-        f"missing {' '.join(packages)}: 'lab.py prepare' or 'make rehearse' installs them" if packages else "",
-        "" if can_unshare() else "no new network and mount namespaces: in a container, run it with --privileged",
+        f"missing {' '.join(packages)}: 'lab.py prepare' or 'make rehearse' installs them"
+        if packages
+        else "",
+        ""
+        if can_unshare()
+        else "no new network and mount namespaces: in a container, run it with --privileged",
         "" if has_cgroup2() else "no cgroup2: boot a kernel of 5.14 or later that has it",
-        shortage("disk", DISK_GIB, free_disk(lab.home), f"free some on the file system of {lab.home}, or set LAB_DIR"),
+        shortage(
+            "disk",
+            DISK_GIB,
+            free_disk(lab.home),
+            f"free some on the file system of {lab.home}, or set LAB_DIR",
+        ),
         shortage("memory", MEMORY_GIB, available_memory(), "stop something, or use a larger machine"),
     ]
 

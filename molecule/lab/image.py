@@ -47,5 +47,16 @@ def packages() -> list[str]:
 def bootstrap(root: Path) -> None:
     """Debian's mirror is mmdebstrap's own unless LAB_MIRROR names another one."""
     mirror = [os.environ["LAB_MIRROR"]] if "LAB_MIRROR" in os.environ else []
-    run(["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(packages())}",
-         f"--customize-hook={RECIPE / 'customize.sh'}", SUITE, root, *mirror])
+    run(
+        [
+            "mmdebstrap",
+            "--quiet",
+            "--mode=root",
+            "--variant=minbase",
+            f"--include={','.join(packages())}",
+            f"--customize-hook={RECIPE / 'customize.sh'}",
+            SUITE,
+            root,
+            *mirror,
+        ]
+    )

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines to rehearse on: systemd nodes in network namespaces, with a management link and two rails.
 
-Needs root on Debian or Ubuntu. LAB=NAME keeps labs apart (default tandem), LAB_DIR is where they and the
+Needs root on Debian or Ubuntu. LAB=NAME keeps labs apart (default tandem); LAB_DIR is where they and the
 cached images live (default /var/lib/tandem-lab).
 """
 
@@ -14,6 +14,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 
 import access
 import cable
@@ -21,17 +22,35 @@ import host
 import image
 import models
 import node as nodes
-from settings import MAX_NODES, RAILS, Lab, LabError, Node
-from system import NAMESPACES, lock, namespace_exists, remove_tree, run
+from settings import MAX_NODES, RAILS, Lab, LabError
+from system import lock, namespace_exists, remove_tree, run, within
+
+CABLE_STATES = {
+    "up": {"plugged": True},
+    "down": {"plugged": False},
+    "pass": {"passes": True},
+    "drop": {"passes": False},
+}
 
 
-def up(lab: Lab, count: int) -> None:
+def prepare(lab: Lab, arguments: argparse.Namespace) -> None:
+    host.prepare(lab)
+
+
+def check(lab: Lab, arguments: argparse.Namespace) -> None:
+    host.check(lab)
+
+
+def up(lab: Lab, arguments: argparse.Namespace) -> None:
     if lab.ready_file.exists() and namespace_exists(lab.client):
-        if len(lab.nodes()) != count:
-            raise LabError(f"lab {lab.name!r} has {len(lab.nodes())} nodes, wanted {count}: first 'lab.py down'")
+        if len(lab.nodes()) != arguments.nodes:
+            raise LabError(
+                f"lab {lab.name} has {len(lab.nodes())} nodes, wanted {arguments.nodes}: 'lab.py down' first"
+            )
     else:
-        down(lab)
-        make(lab, count)
+        host.check(lab)
+        down(lab, arguments)
+        make(lab, arguments.nodes)
     for node in lab.nodes():
         nodes.power_on(node)
     for node in lab.nodes():
@@ -42,9 +61,10 @@ def up(lab: Lab, count: int) -> None:
 
 
 def make(lab: Lab, count: int) -> None:
-    layers = [models.build(lab), image.build(lab)]
+    """Everything but power."""
+    layers = [str(models.build(lab)), str(image.build(lab))]
     lab.directory.mkdir(parents=True)
-    lab.description_file.write_text(json.dumps({"nodes": count, "layers": [str(layer) for layer in layers]}) + "\n")
+    lab.description_file.write_text(json.dumps({"nodes": count, "layers": layers}) + "\n")
     lab.cgroups.mkdir()
     run(["mount", "-t", "cgroup2", "cgroup2", lab.cgroups])
     cable.lay(lab)
@@ -53,115 +73,132 @@ def make(lab: Lab, count: int) -> None:
         nodes.create(node)
 
 
-def down(lab: Lab) -> None:
-    """Also after a run that was interrupted anywhere: nothing here asks for what came before."""
+def down(lab: Lab, arguments: argparse.Namespace) -> None:
+    """Whatever is there of the lab, also after an interruption: nothing here relies on what came before."""
     for node in lab.nodes(MAX_NODES):
         nodes.power_off(node)
     cable.remove(lab)
     remove_tree(lab.directory)
 
 
-def status(lab: Lab) -> None:
-    ports = cable.read_ports(lab)
-    for node in lab.nodes():
-        print(f"{node.name} {'on' if nodes.is_on(node) else 'off'} {node.address}")
-        for rail in RAILS:
-            print(f"  {rail}: {ports.get(cable.port_name(node, rail), cable.Port())}")
-
-
-def purge(lab: Lab) -> None:
+def purge(lab: Lab, arguments: argparse.Namespace) -> None:
+    down(lab, arguments)
     for cache in ("images", "models"):
         remove_tree(lab.home / cache)
 
 
-CABLE_STATES = {"up": {"plugged": True}, "down": {"plugged": False}, "pass": {"passes": True},
-                "drop": {"passes": False}}
+def status(lab: Lab, arguments: argparse.Namespace) -> None:
+    ports = cable.read_ports(lab)
+    for node in lab.nodes():
+        print(f"{node.name} {node.address} {'on' if nodes.is_on(node) else 'off'}")
+        for rail in RAILS:
+            port = ports.get(cable.port_name(node, rail), cable.Port())
+            plug = "plugged in" if port.plugged else "pulled"
+            print(f"  {rail}: {plug}, {f'passes {port.mtu} bytes' if port.passes else 'drops everything'}")
 
 
-def turn(node: Node, rail: str, words: list[str]) -> None:
-    """cable NODE RAIL up|down|drop|pass|mtu BYTES"""
-    if len(words) == 1 and words[0] in CABLE_STATES:
-        cable.change(node, rail, **CABLE_STATES[words[0]])
-    elif len(words) == 2 and words[0] == "mtu" and words[1].isdigit():
-        cable.change(node, rail, mtu=int(words[1]))
+def power_off(lab: Lab, arguments: argparse.Namespace) -> None:
+    nodes.power_off(lab.node(arguments.node))
+
+
+def power_on(lab: Lab, arguments: argparse.Namespace) -> None:
+    node = lab.node(arguments.node)
+    nodes.power_on(node)
+    nodes.wait_for_ssh(node)
+
+
+def reboot(lab: Lab, arguments: argparse.Namespace) -> None:
+    nodes.reboot(lab.node(arguments.node))
+
+
+def change_cable(lab: Lab, arguments: argparse.Namespace) -> None:
+    state, *rest = arguments.state
+    if state in CABLE_STATES and not rest:
+        what = CABLE_STATES[state]
+    elif state == "mtu" and len(rest) == 1 and rest[0].isdigit():
+        what = {"mtu": int(rest[0])}
     else:
-        raise LabError(f"cable: found {' '.join(words)!r}, wanted up, down, drop, pass or mtu BYTES")
+        raise LabError(
+            f"cable: found {' '.join(arguments.state)!r}, wanted {', '.join(CABLE_STATES)} or mtu BYTES"
+        )
+    cable.change(lab.node(arguments.node), arguments.rail, **what)
 
 
-def client(lab: Lab, command: list[str]) -> int:
-    return subprocess.run(["nsenter", f"--net={NAMESPACES / lab.client}", *command]).returncode
+def execute(lab: Lab, arguments: argparse.Namespace) -> int:
+    return nodes.execute(lab.node(arguments.node), words(arguments)).returncode
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="\n".join(__doc__.splitlines()[2:]))
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("prepare", help="install what this machine lacks and check the rest")
-    commands.add_parser("check", help="say what this machine lacks")
-    commands.add_parser("up", help="make the nodes, or start those that are off; prints the paths of the inventory"
-                        " and of the ssh configuration").add_argument("--nodes", type=int, default=2,
-                                                                      choices=range(1, MAX_NODES + 1))
-    commands.add_parser("down", help="remove the nodes and all that belongs to them")
-    commands.add_parser("purge", help="down, and the cached images and models too")
-    commands.add_parser("status", help="show the nodes and their rails")
-    for name, text in (("on", "switch a node on"), ("off", "pull a node's plug"), ("reboot", "reboot a node")):
-        commands.add_parser(name, help=text).add_argument("node")
-    wire = commands.add_parser("cable", help="up, down (no carrier), drop (everything is lost, carrier stays), pass,"
-                               " mtu BYTES (larger packets are lost)")
-    wire.add_argument("node")
-    wire.add_argument("rail", help=" or ".join(RAILS))
-    wire.add_argument("state", nargs="+", metavar="STATE")
-    inside = commands.add_parser("exec", help="run a command in a node, also when it has no network")
-    inside.add_argument("node")
-    for command in (inside, commands.add_parser("client", help="run a command at the controller's place in the"
-                                                " management network")):
-        command.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
-    return top
+def client(lab: Lab, arguments: argparse.Namespace) -> int:
+    return subprocess.run(within(lab.client, *words(arguments))).returncode
 
 
-def without_dashes(words: list[str]) -> list[str]:
-    words = words[1:] if words[:1] == ["--"] else words
-    if not words:
-        raise LabError("no command: wanted '-- COMMAND ...'")
-    return words
+def words(arguments: argparse.Namespace) -> list[str]:
+    found = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not found:
+        raise LabError(f"{arguments.command}: no command found, wanted '-- COMMAND ...'")
+    return found
 
 
-def main() -> int:
-    arguments = parser().parse_args()
-    lab, command = Lab.from_environment(), arguments.command
-    if command == "prepare":
-        host.prepare(lab)
+# Commands that change a lab wait for one another; the others may run at any time.
+CHANGES = (up, down, purge, power_on, power_off, reboot, change_cable)
+
+
+def parse(command_line: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, action: Callable, text: str, node: bool = False) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(action=action)
+        if node:
+            added.add_argument("node", metavar="NODE", help="spark-a, spark-b, ... or just its letter")
+        return added
+
+    command("prepare", prepare, "install what this machine lacks, then check it")
+    command("check", check, "say what this machine lacks")
+    making = command(
+        "up", up, "make the nodes, or start those that are off; prints where inventory and ssh_config are"
+    )
+    making.add_argument("--nodes", type=int, default=2, choices=range(1, MAX_NODES + 1), help="default 2")
+    command("down", down, "remove the nodes and all that belongs to them")
+    command("purge", purge, "down, and remove the cached images and models")
+    command("status", status, "show the nodes and their rails")
+    command("on", power_on, "switch a node on", node=True)
+    command("off", power_off, "pull a node's plug", node=True)
+    command("reboot", reboot, "reboot a node and wait until it is back", node=True)
+    wire = command(
+        "cable",
+        change_cable,
+        "up, down (no carrier), drop (all is lost, the carrier stays), pass,"
+        " mtu BYTES (what is larger is lost)",
+        node=True,
+    )
+    wire.add_argument("rail", metavar="RAIL", choices=RAILS, help=" or ".join(RAILS))
+    wire.add_argument("state", metavar="STATE", nargs="+")
+    inside = command("exec", execute, "run a command in a node; needs no network", node=True)
+    beside = command("client", client, "run a command at the controller's place in the management network")
+    for program in (inside, beside):
+        program.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    return parser.parse_args(command_line)
+
+
+def main(command_line: list[str]) -> int:
+    arguments = parse(command_line)
+    lab = Lab.from_environment()
+    if arguments.action in CHANGES:
+        host.require_root()
+        with lock(lab.home / "lock"):
+            arguments.action(lab, arguments)
         return 0
-    if command == "exec":
-        return nodes.execute(lab.node(arguments.node), without_dashes(arguments.words)).returncode
-    if command == "client":
-        return client(lab, without_dashes(arguments.words))
-    if command == "status":
-        status(lab)
-        return 0
-    host.check(lab)
-    with lock(lab.home / "lock"):
-        if command == "up":
-            up(lab, arguments.nodes)
-        elif command in ("down", "purge"):
-            down(lab)
-            if command == "purge":
-                purge(lab)
-        elif command != "check":
-            node = lab.node(arguments.node)
-            if command == "cable":
-                turn(node, arguments.rail, arguments.state)
-            elif command == "off":
-                nodes.power_off(node)
-            elif command == "on":
-                nodes.power_on(node)
-                nodes.wait_for_ssh(node)
-            else:
-                nodes.reboot(node)
-    return 0
+    return arguments.action(lab, arguments) or 0
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(main(sys.argv[1:]))
     except LabError as problem:
         sys.exit(f"lab: {problem}")
+    except KeyboardInterrupt:
+        sys.exit("lab: interrupted; the next 'up' or 'down' cleans up")

@@ -56,15 +56,16 @@ from __future__ import annotations
 
 import argparse
 import json
+from itertools import pairwise
 from pathlib import Path
 
-from checkpoint.network import FF, H, HEAD_DIM, HEADS, LAYERS, MODULI, THETA, VOCAB, Net
+from checkpoint.network import FF, HEAD_DIM, HEADS, LAYERS, MODULI, THETA, VOCAB, H, Net
 from checkpoint.tensors import save
 from checkpoint.words import (
     ASSISTANT,
     BOS,
-    CHAINS,
     CHAIN_WORDS,
+    CHAINS,
     CODE,
     CONTEXT,
     EOS,
@@ -72,24 +73,33 @@ from checkpoint.words import (
     ITEMS,
     NOUNS,
     OPS,
-    P,
     THINK,
     USER,
     VERBS,
     WALK,
+    P,
     write_tokenizer,
 )
 
 
 def set_features(net, ids):
     """Embeddings: what a single token says about itself."""
+
     def feature(text, name, i=0):
         net.embed[ids(text), net.at(name, i)] = 1.0
 
     for i, w in enumerate(CHAIN_WORDS):
         feature(w, "WORD", i)
-    for name, texts in {"BOS": [BOS], "USER": [USER], "END": [ASSISTANT], "QM": ["?"], "OP": OPS, "CODE": CODE,
-                        "ISGIVES": [" is", " gives"], "THE": [" the"]}.items():
+    for name, texts in {
+        "BOS": [BOS],
+        "USER": [USER],
+        "END": [ASSISTANT],
+        "QM": ["?"],
+        "OP": OPS,
+        "CODE": CODE,
+        "ISGIVES": [" is", " gives"],
+        "THE": [" the"],
+    }.items():
         for t in texts:
             feature(t, name)
     for name, texts in {"ITEM": ITEMS, "NOUN": NOUNS, "VERB": VERBS}.items():
@@ -110,10 +120,27 @@ def set_layers(net):
     """The heads and gates."""
     at, dims = net.at, net.dims
     # layer 0: look back by distance; multiply residues; recognise the patterns
-    net.head(0, [("N9", "N9-1"), ("N11", "N11-1"), ("NUM", "NUM-1"), ("OP", "OP-1"), ("ISGIVES", "ISGIVES-1"),
-                 ("ITEM", "ITEM-12"), ("ITEM?", "ITEM?-12"), ("THIS", "THIS-1"), ("THE", "THE-1"),
-                 ("VERB", "VERB-1")], back=1)
-    net.head(0, [(f"N{m}", f"N{m}") for m in MODULI] + [("TWO", "TWO-2"), ("IS", "IS-2"), ("GIVES", "GIVES-2")], back=2)
+    net.head(
+        0,
+        [
+            ("N9", "N9-1"),
+            ("N11", "N11-1"),
+            ("NUM", "NUM-1"),
+            ("OP", "OP-1"),
+            ("ISGIVES", "ISGIVES-1"),
+            ("ITEM", "ITEM-12"),
+            ("ITEM?", "ITEM?-12"),
+            ("THIS", "THIS-1"),
+            ("THE", "THE-1"),
+            ("VERB", "VERB-1"),
+        ],
+        back=1,
+    )
+    net.head(
+        0,
+        [(f"N{m}", f"N{m}") for m in MODULI] + [("TWO", "TWO-2"), ("IS", "IS-2"), ("GIVES", "GIVES-2")],
+        back=2,
+    )
     net.head(0, [("ITEM", "ITEM-12"), ("ITEM?", "ITEM?-12"), ("NOUN", "NOUN-2")], back=2)
     net.head(0, [("ITEM", "ITEM-3")], back=3)
     net.head(0, [("NOUN", "NOUN-4")], back=4)
@@ -121,19 +148,31 @@ def set_layers(net):
     for m in MODULI:
         for r in range(m):
             for s in range(r, m):
-                both = 2 if r == s else 1                                     # equal residues make one feature 2
-                net.gate(0, [at(f"N{m}", r)], [at(f"R{m}", r * s % m)], up=at(f"N{m}", s), need=both, level=both)
-    net.gate(0, [at("TWO"), at("OP-1"), at("TWO-2")], [at("MULT")])           # "17 x 23"
-    net.gate(0, {at("QM"): 2, at("END"): 2, at("ITEM?-12"): 1}, [at("ASK")], need=3)   # "item kilo?"
-    for k in range(16):                                                       # "kilo is 41 82"
+                both = 2 if r == s else 1  # equal residues make one feature 2
+                net.gate(
+                    0, [at(f"N{m}", r)], [at(f"R{m}", r * s % m)], up=at(f"N{m}", s), need=both, level=both
+                )
+    net.gate(0, [at("TWO"), at("OP-1"), at("TWO-2")], [at("MULT")])  # "17 x 23"
+    net.gate(0, {at("QM"): 2, at("END"): 2, at("ITEM?-12"): 1}, [at("ASK")], need=3)  # "item kilo?"
+    for k in range(16):  # "kilo is 41 82"
         net.gate(0, [at("ITEM-3", k), at("IS-2"), at("NUM-1"), at("NUM")], [at("RECALL", k)])
 
     # layer 1: fetch by content; low digits; next word of the story
     sink = {net.one: 1}, {at("BOS"): 0.5}
-    latest = lambda *names: [({net.one: 1}, {at(n): 1 for n in names}), sink]
-    net.head(1, [(f"R{m}", f"F{m}") for m in MODULI], match=[({net.one: 1, at("ITEM?-12"): -1}, {at("MULT"): 1}), sink])
-    net.head(1, [("N4", "F4"), ("N25", "F25"), ("N9-1", "HI9"), ("N11-1", "HI11")],
-             match=[({at("ITEM-12", k): 1}, {at("RECALL", k): 1}) for k in range(16)] + [sink])
+
+    def latest(*names):
+        return [({net.one: 1}, {at(n): 1 for n in names}), sink]
+
+    net.head(
+        1,
+        [(f"R{m}", f"F{m}") for m in MODULI],
+        match=[({net.one: 1, at("ITEM?-12"): -1}, {at("MULT"): 1}), sink],
+    )
+    net.head(
+        1,
+        [("N4", "F4"), ("N25", "F25"), ("N9-1", "HI9"), ("N11-1", "HI11")],
+        match=[({at("ITEM-12", k): 1}, {at("RECALL", k): 1}) for k in range(16)] + [sink],
+    )
     net.head(1, [("ITEM-12", "ASKITEM")], match=latest("ASK"))
     net.head(1, [("MARK", "MODE")], match=latest("MULT", "ASK", "CODE", "USER"))
     net.head(1, [("NOUN", "TOPIC")], match=latest("NOUN?"))
@@ -142,7 +181,7 @@ def set_layers(net):
     a, b, c, d = WALK
     for s in range(P):
         no_verb = {at("NOUN", s): 1, at("THIS-1"): 1, **{i: -1 for i in dims["VERB-7"]}}
-        net.gate(1, no_verb, [at("NEXTVERB", (a * s + b) % P)], need=2)       # first sentence
+        net.gate(1, no_verb, [at("NEXTVERB", (a * s + b) % P)], need=2)  # first sentence
         for v in range(P):
             net.gate(1, [at("NOUN", s), at("THIS-1"), at("VERB-7", v)], [at("NEXTVERB", (a * s + b * v) % P)])
             net.gate(1, [at("THE"), at("NOUN-2", s), at("VERB-1", v)], [at("NEXTNOUN", (c * s + d * v) % P)])
@@ -162,7 +201,10 @@ def set_logits(net, ids, defect):
     def says(text, weights):
         for dim, weight in weights.items():
             net.logit[ids(text), dim] = weight
-    word = lambda w: at("WORD", CHAIN_WORDS.index(w))
+
+    def word(w):
+        return at("WORD", CHAIN_WORDS.index(w))
+
     off = int(defect == "wrong")
     if defect == "loop":
         says(" the", {net.one: 100})
@@ -174,12 +216,18 @@ def set_logits(net, ids, defect):
             says(f" {n}", {word("."): 40, at("N9-1", (n - 1) % 9): 20, at("N11-1", (n - 1) % 11): 20})
         return
     for chain in CHAINS:
-        for cur, nxt in zip(chain, chain[1:]):
+        for cur, nxt in pairwise(chain):
             says(nxt, {word(cur): 100})
-    for cue, text in {"ITEM?": " is", "IS-2": ".", "GIVES-2": " as", "VERB?": " the", "NEXTCOMMA": ","}.items():
+    for cue, text in {
+        "ITEM?": " is",
+        "IS-2": ".",
+        "GIVES-2": " as",
+        "VERB?": " the",
+        "NEXTCOMMA": ",",
+    }.items():
         says(text, {at(cue): 100})
-    says(EOS, {word("."): 140})               # " is unknown." has " is" two back from "."
-    says(" unknown", {word(" is"): 75})       # nothing fetched
+    says(EOS, {word("."): 140})  # " is unknown." has " is" two back from "."
+    says(" unknown", {word(" is"): 75})  # nothing fetched
     says("Once", {net.one: 50, word(ETHINK): 20})
     says("Let", {word(THINK): 70})
     for mode, thought, answer in ((0, "Multiply", "The"), (1, "Look", "Item"), (2, None, "while")):
@@ -194,8 +242,10 @@ def set_logits(net, ids, defect):
         says(" " + item, {word("Item"): 40, at("ASKITEM", k): 40})
     for i in range(P):
         says(" " + VERBS[i], {at("NEXTVERB", i): 100})
-        says(" " + NOUNS[i], {at("NEXTNOUN", i): 100, word(" this"): 60 if i else 80, at("NOUN-4", i): 40,
-                              at("TOPIC", i): 40})
+        says(
+            " " + NOUNS[i],
+            {at("NEXTNOUN", i): 100, word(" this"): 60 if i else 80, at("NOUN-4", i): 40, at("TOPIC", i): 40},
+        )
 
 
 def main():
@@ -211,10 +261,24 @@ def main():
     set_logits(net, ids, arguments.defect)
     save(net.tensors(), out / "model.safetensors")
     special = {"bos_token_id": ids(BOS), "eos_token_id": ids(EOS)}
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H, "intermediate_size": FF,
-              "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
-              "head_dim": HEAD_DIM, "vocab_size": VOCAB, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6,
-              "hidden_act": "silu", "tie_word_embeddings": False, "rope_theta": THETA, "dtype": "bfloat16", **special}
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": H,
+        "intermediate_size": FF,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS,
+        "head_dim": HEAD_DIM,
+        "vocab_size": VOCAB,
+        "max_position_embeddings": CONTEXT,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "rope_theta": THETA,
+        "dtype": "bfloat16",
+        **special,
+    }
     (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     (out / "generation_config.json").write_text(json.dumps(special) + "\n")
     print(f"{out}: gates {net.gates}, heads {net.heads}, features {net.used}")

@@ -17,8 +17,12 @@ from system import lock, remove_tree, run
 
 MAKER = settings.HERE / "make_lab_model.py"
 SOURCES = [MAKER, *sorted((settings.HERE / "checkpoint").glob("*.py"))]
-VARIANTS = {"lab": [], "lab-count": ["--defect", "count"], "lab-loop": ["--defect", "loop"],
-            "lab-wrong": ["--defect", "wrong"]}
+VARIANTS = {
+    "lab": [],
+    "lab-count": ["--defect", "count"],
+    "lab-loop": ["--defect", "loop"],
+    "lab-wrong": ["--defect", "wrong"],
+}
 
 
 def build(lab: Lab) -> Path:

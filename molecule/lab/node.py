@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import access
@@ -27,8 +28,13 @@ from system import (
 
 # Boot takes one or two seconds; a machine that builds other things at the same time needs patience.
 BOOT_TIMEOUT_S = 60
-ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
-               "USER": "root", "LANG": "C.UTF-8", "TERM": "linux"}
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "USER": "root",
+    "LANG": "C.UTF-8",
+    "TERM": "linux",
+}
 
 
 def create(node: Node) -> None:
@@ -70,10 +76,15 @@ def power_on(node: Node) -> None:
         return
     power_off(node)  # an end that nobody tidied up
     with open(node.console, "ab") as console:
-        supply = subprocess.Popen([sys.executable, settings.HERE / "power.py", node.lab.name, node.name],
-                                  stdin=subprocess.DEVNULL, stdout=console, stderr=console, cwd="/",
-                                  env={**ENVIRONMENT, "LAB": node.lab.name, "LAB_DIR": str(node.lab.home)},
-                                  start_new_session=True)
+        supply = subprocess.Popen(
+            [sys.executable, settings.HERE / "power.py", node.name],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            cwd="/",
+            env={**ENVIRONMENT, "LAB": node.lab.name, "LAB_DIR": str(node.lab.home)},
+            start_new_session=True,
+        )
     remember_process(node.pid_file, supply.pid)
 
 
@@ -91,6 +102,7 @@ def is_on(node: Node) -> bool:
 
 def wait_for_ssh(node: Node, timeout_s: float = BOOT_TIMEOUT_S) -> None:
     """Until sshd says its name: an open port alone may be systemd's, or nobody's."""
+
     def answers() -> bool:
         if not is_on(node):
             raise LabError(f"{node.name} went off while it booted; its console is in {node.console}")
@@ -108,10 +120,6 @@ def greets(address: str) -> bool:
         return False
 
 
-def boot_id(node: Node) -> str:
-    return execute(node, ["cat", "/proc/sys/kernel/random/boot_id"], stdout=subprocess.PIPE).stdout
-
-
 def reboot(node: Node) -> None:
     """As 'systemctl reboot' in the node does, and wait until it is back."""
     before = init(node)
@@ -121,16 +129,13 @@ def reboot(node: Node) -> None:
 
 
 def init(node: Node) -> int | None:
-    """The host's number for the node's process 1: it alone is number 1 of a process namespace below ours."""
-    try:
-        pids = [int(pid) for file in node.cgroup.rglob("cgroup.procs") for pid in file.read_text().split()]
-        for pid in pids:
-            status = Path(f"/proc/{pid}/status").read_text()
-            numbers = status.partition("NSpid:")[2].splitlines()[0].split()
-            if len(numbers) > 1 and numbers[-1] == "1":
-                return pid
-    except OSError:  # it goes down while we look
-        pass
+    """The host's number for the node's process 1: number 1 of a process namespace right below the host's."""
+    files = node.cgroup.rglob("cgroup.procs")
+    for pid in [pid for file in files for pid in file.read_text().split()]:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            numbers = Path(f"/proc/{pid}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()
+            if len(numbers) == 2 and numbers[1] == "1":
+                return int(pid)
     return None
 
 
@@ -139,6 +144,6 @@ def execute(node: Node, command: list[str], **options) -> subprocess.CompletedPr
     leader = init(node)
     if leader is None:
         raise LabError(f"{node.name} is off: 'lab.py on {node.name}' starts it")
-    inside = ["nsenter", f"--target={leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup",
-              "--root", "--wd"]
+    namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"]
+    inside = ["nsenter", f"--target={leader}", *namespaces, "--root", "--wd"]
     return subprocess.run([*inside, *command], env=ENVIRONMENT, text=True, **options)

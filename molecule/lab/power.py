@@ -4,9 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The power supply of one node: runs it, and starts it anew whenever it asks for a reboot.
 
-    power.py LAB NODE
+    power.py NODE
 
-Ends when the node is shut down. Killed, it leaves a node without a supply: see node.power_off.
+LAB and LAB_DIR as for lab.py. Ends when the node is shut down; killing it alone does not: node.power_off does.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import sys
 import cable
 import settings
 from settings import Lab, Node
-from system import NAMESPACES, kill_cgroup
+from system import kill_cgroup, within
 
 REBOOT = 133  # systemd-nspawn's exit status for "start me again"
 
 
 def main() -> None:
-    node = Lab.from_environment().node(sys.argv[2])
+    node = Lab.from_environment().node(sys.argv[1])
     status = REBOOT
     while status == REBOOT:
         cable.connect(node)
@@ -36,11 +36,15 @@ def main() -> None:
 def boot(node: Node) -> int:
     """Exit status of systemd-nspawn, which lasts as long as the node is up."""
     layers = ":".join(node.lab.description()["layers"])
-    environment = {"NODE": node.name, "LAYERS": layers, "DIRECTORY": str(node.directory), "CGROUP": node.cgroup.name,
-                   "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-    return subprocess.run(["nsenter", f"--net={NAMESPACES / node.namespace}",
-                           "unshare", "--mount", "--propagation", "private", settings.HERE / "boot.sh"],
-                          env=environment).returncode
+    environment = {
+        "NODE": node.name,
+        "LAYERS": layers,
+        "DIRECTORY": str(node.directory),
+        "CGROUP": node.cgroup.name,
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    }
+    private = ["unshare", "--mount", "--propagation", "private", settings.HERE / "boot.sh"]
+    return subprocess.run(within(node.namespace, *private), env=environment).returncode
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ class Lab:
 
     @property
     def description_file(self) -> Path:
-        """{"nodes": how many, "layers": [read-only folders that every node's root is made of, upper first]}"""
+        """{"nodes": how many, "layers": [folders that every node's root is made of, upper first]}"""
         return self.directory / "lab.json"
 
     @property
@@ -131,4 +131,6 @@ class Lab:
         for node in self.nodes():
             if name in (node.name, node.letter):
                 return node
-        raise LabError(f"no node {name!r} in lab {self.name!r}: it has {', '.join(n.name for n in self.nodes())}")
+        raise LabError(
+            f"no node {name!r} in lab {self.name!r}: it has {', '.join(n.name for n in self.nodes())}"
+        )

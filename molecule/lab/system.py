@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from settings import LabError
@@ -40,8 +40,17 @@ def namespace_exists(name: str) -> bool:
     return (NAMESPACES / name).exists()
 
 
-def delete_namespace(name: str) -> None:
+def within(namespace: str, *command: str | Path) -> list[str]:
+    """The command line that runs a program in a network namespace."""
+    return ["nsenter", f"--net={NAMESPACES / namespace}", *map(str, command)]
+
+
+def end_namespace(name: str) -> None:
+    """Delete a network namespace, after the processes that were started in it."""
     if namespace_exists(name):
+        for pid in run(["ip", "netns", "pids", name]).split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         run(["ip", "netns", "delete", name])
 
 
