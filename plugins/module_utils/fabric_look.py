@@ -78,12 +78,16 @@ def look_around(netdevs: Iterable[str], peers: Iterable[IPv4Address]) -> Surroun
     return Surroundings(addresses, {peer: frozenset(found) for peer, found in answers.items()}, tried)
 
 
+def is_live(sysfs_root: str) -> bool:
+    return os.path.realpath(sysfs_root) == LIVE_SYSFS
+
+
 def look(sysfs_root: str, wish: Wish) -> FabricLook:
     """Read the devices below sysfs_root and choose among them.
 
     Commands run for the live /sys alone; another root is a copy of some node, of which only files are known.
     """
-    live = os.path.realpath(sysfs_root) == LIVE_SYSFS
+    live = is_live(sysfs_root)
     verbs_mtus = parse_devinfo(commands.ask(["ibv_devinfo"]).out) if live else {}
     table = read_devices(sysfs_root, verbs_mtus)
     netdevs = [port.netdev for device in table.devices for port in device.ports if port.netdev]

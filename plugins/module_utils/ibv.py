@@ -124,6 +124,11 @@ def _carrier(tree: Tree, netdev: str) -> bool | None:
     return None if carrier is None else carrier == 1
 
 
+def interface_state(tree: Tree, netdev: str) -> tuple[bool | None, int | None]:
+    """(carrier, MTU in bytes) of an interface."""
+    return _carrier(tree, netdev), tree.number("class/net", netdev, "mtu")
+
+
 def _after_colon(text: str | None) -> str | None:
     """`4: ACTIVE` -> ACTIVE."""
     return text.partition(":")[2].strip() or None if text else None
@@ -140,7 +145,7 @@ def _port(tree: Tree, device: str, port: int, verbs_mtu: int | None) -> Port:
     link_layer = tree.text(path, "link_layer")
     gids = read_gids(tree, path, link_layer)
     netdev = _netdev(tree, device, port, gids)
-    netdev_mtu = tree.number("class/net", netdev, "mtu") if netdev else None
+    carrier, netdev_mtu = interface_state(tree, netdev) if netdev else (None, None)
     active_mtu = verbs_mtu or (roce_mtu(netdev_mtu) if link_layer == "Ethernet" else None)
     return Port(
         port=port,
@@ -152,7 +157,7 @@ def _port(tree: Tree, device: str, port: int, verbs_mtu: int | None) -> Port:
         active_mtu_source=("verbs" if verbs_mtu else "netdev") if active_mtu else None,
         netdev=netdev,
         netdev_mtu=netdev_mtu,
-        carrier=_carrier(tree, netdev) if netdev else None,
+        carrier=carrier,
         phys_port_name=_phys_port_name(tree, netdev) if netdev else None,
         gids=gids,
     )
