@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """For every pytest run of the project: what was skipped was not tested, so the run has failed."""
+
 from __future__ import annotations
 
 import pytest

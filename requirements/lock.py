@@ -7,6 +7,7 @@ What a list already pins stays as it is, unless ``--upgrade`` is given. No list 
 
 usage: lock.py [--upgrade] [--python311 PATH] [NAME …]
 """
+
 from __future__ import annotations
 
 import argparse

@@ -16,7 +16,10 @@ ansible-galaxy collection build --output-path "$scratch" >"$scratch/build.log" |
 tar xzf "$scratch"/tandem-spark-*.tar.gz -C "$collection"
 
 # ansible-test downloads a get-pip.py from a host of its own; Python's own ensurepip does the same from what is here.
-version=$(python -c 'from ansible_test._internal.python_requirements import PIP_VERSION as v; print(v.replace(".", "_"))')
+version=$(python -c '
+from types import SimpleNamespace
+from ansible_test._internal.python_requirements import get_venv_packages
+print(get_venv_packages(SimpleNamespace(version=""))["pip"].replace(".", "_"))')
 get_pip=~/.ansible/test/cache/get_pip_$version.py
 if [[ ! -e $get_pip ]]; then
     mkdir -p "$(dirname "$get_pip")"

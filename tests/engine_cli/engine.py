@@ -7,6 +7,7 @@ It is the real wheel without its compiled modules, over the dependencies of the 
 Its version says ``+cpu``, so that it looks for no GPU. Everything comes from the hashed lists and stays in
 the user's cache (about 4 GB), in a folder named after those lists.
 """
+
 from __future__ import annotations
 
 import hashlib

@@ -8,6 +8,7 @@ stdout: JSON with ``vllm`` (its version) and ``verdicts``, one each: ``code`` (0
 parser, 1 refused later), ``reason`` and, where accepted, ``arguments``: every parsed value.
 One process for all, because importing vLLM takes seconds.
 """
+
 from __future__ import annotations
 
 import contextlib

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real parser of vLLM 0.33.0 takes what the profile v4-flash-next renders, and as it is meant."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A role's defaults and its argument_specs hold the same variables, and their names begin with tandem_."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -9,6 +9,7 @@ metadata alone, the same bytes on every machine, so that its hash can stand in t
 
 usage: python3 vllm_alias.py DIRECTORY    (prints the path of the wheel in it)
 """
+
 from __future__ import annotations
 
 import base64

@@ -1,0 +1,78 @@
+# One entry for people and for CI; `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/collections
+
+LAB_PY := python3 molecule/lab/lab.py
+LAB_INVENTORY = $(or $(LAB_DIR),/var/lib/tandem-lab)/$(or $(LAB),tandem)/inventory
+PYTEST := pytest --quiet
+
+.PHONY: help
+help: ## show this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1|\2/p' Makefile | column -t -s '|'
+
+# -- the environment ---------------------------------------------------------------------------------------------------
+.PHONY: env system lock
+env: .venv/made ## make .venv with all that development needs
+.venv/made: requirements/make_env.sh requirements/uv.txt requirements/dev.txt
+	@requirements/make_env.sh
+
+system: ## install the Debian or Ubuntu packages that all this needs (root)
+	@python3 -c 'import ensurepip' 2>/dev/null || { apt-get -qq update && apt-get -qq install -y python3-venv; }
+	@$(LAB_PY) prepare
+
+lock: env ## write the hashed lists anew from requirements/*.in; UPGRADE=1 takes newer versions, LISTS names some
+	python requirements/lock.py $(if $(UPGRADE),--upgrade) $(LISTS)
+
+# -- the rehearsal -----------------------------------------------------------------------------------------------------
+.PHONY: rehearse rehearse-down rehearse-purge
+rehearse: system env ## site.yml over two local nodes with a real vLLM, from nothing to a judged answer (root)
+	$(LAB_PY) up
+	ansible-playbook site.yml -i $(LAB_INVENTORY)
+
+rehearse-down: ## remove the nodes, their links and namespaces; images and wheels stay cached
+	$(LAB_PY) down
+
+rehearse-purge: ## the same, and every cache
+	$(LAB_PY) purge
+	rm -rf ~/.cache/tandem
+
+# -- the tests, cheap ones first ---------------------------------------------------------------------------------------
+.PHONY: test lint sanity unit bench-self engine-cli lab-test molecule docs
+test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
+	@echo "make test: all of it passed, nothing was skipped"
+
+lint: env ## ruff, yamllint, shellcheck, ansible-lint and the changelog fragments
+	ruff check .
+	ruff format --check .
+	yamllint --strict .
+	shellcheck $$(git ls-files '*.sh' .ci/run)
+	antsibull-changelog lint
+	ansible-lint --strict --offline
+
+unit: env ## the tables, the artefact's files, the lists and the specs
+	$(PYTEST) --cov --cov-report=term tests/unit
+
+docs: env ## every module, plugin and role page is complete and its references hold
+	antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs all --skip-rstcheck .
+
+sanity: env ## ansible-test sanity on the built artefact
+	tests/sanity.sh
+
+bench-self: env ## the figures that the code itself must hold
+	for bench in tests/bench/*.py; do echo "$$bench"; python "$$bench"; done
+
+engine-cli: env ## the real parser of vLLM 0.33.0 takes our command lines
+	$(PYTEST) tests/engine_cli
+
+lab-test: env ## the lab does what it says (root)
+	@$(LAB_PY) check
+	$(PYTEST) molecule/lab/tests
+
+molecule: env ## the whole deployment on two nodes: check, converge, idempotence, verify, faults (root)
+	@$(LAB_PY) check
+	molecule test --scenario-name default
