@@ -6,7 +6,7 @@
 
     power.py NODE
 
-LAB and LAB_DIR as for lab.py. Ends when the node is shut down; killing it alone does not: node.power_off does.
+LAB and LAB_DIR as for lab.py. Ends when the node is shut down; to end both, see node.power_off.
 """
 
 from __future__ import annotations

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nothing stays behind, however the lab ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from handle import Handle
+from system import namespace_exists, wait_until
+
+NAME = "lableft"
+
+
+def traces(lab) -> dict[str, set[str]]:
+    """All of the machine that could remember the lab."""
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    return {
+        "files": {path for path in os.listdir(lab.home) if path not in ("images", "models", "lock")},
+        "namespaces": set(os.listdir("/run/netns")) if Path("/run/netns").exists() else set(),
+        "mounts": {line for line in mounts if "tandem-lab" in line or NAME in line},
+        "links": {line.split(": ")[1] for line in links.splitlines()},
+        "cgroups": {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/lab-{NAME}*")},
+        "processes": {path.name for path in Path("/proc").glob("[0-9]*") if NAME in command_line(path)},
+    }
+
+
+def command_line(process: Path) -> str:
+    """With its environment: the supervisor of a node has the lab's name there."""
+    try:
+        return (process / "cmdline").read_text() + (process / "environ").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def handle(pair):
+    """Another lab beside the pair, which also fills the caches."""
+    handle = Handle(NAME)
+    handle("down")
+    yield handle
+    handle("down")
+
+
+def test_down_leaves_nothing(handle):
+    before = traces(handle.lab)
+    handle("up", "--nodes", "1")
+    assert traces(handle.lab) != before
+    config = handle.lab.directory / "ssh_config"
+    # As Ansible does: a connection that stays open in the background.
+    subprocess.run(
+        ["ssh", "-F", config, "-o", f"ControlPath=/tmp/{NAME}", "-o", "ControlMaster=yes", "-fN", "spark-a"],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    handle("down")
+    wait_until(lambda: traces(handle.lab) == before, 5, "no trace of the lab")
+
+
+MOMENTS = {
+    "described": lambda lab: lab.description_file.exists(),
+    "wired": lambda lab: namespace_exists(lab.client),
+    "first node on": lambda lab: (lab.directory / "nodes/spark-a/power.pid").exists(),
+    "last node on": lambda lab: (lab.directory / "nodes/spark-b/power.pid").exists(),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupted_up_is_cleaned_by_the_next_command(handle, moment):
+    before = traces(handle.lab)
+    up = handle.start("up")
+    wait_until(lambda: MOMENTS[moment](handle.lab), 30, f"a lab that is {moment}", interval_s=0.001)
+    up.kill()
+    up.wait()
+    handle("down")
+    wait_until(lambda: traces(handle.lab) == before, 5, "no trace of the lab")
+
+
+def test_up_after_an_interruption_makes_a_whole_lab(handle):
+    up = handle.start("up")
+    wait_until(lambda: MOMENTS["wired"](handle.lab), 30, "namespaces", interval_s=0.001)
+    up.kill()
+    up.wait()
+    handle("up")
+    assert handle.ssh("spark-b", "uname -n") == "spark-b"
