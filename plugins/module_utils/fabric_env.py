@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 from typing import Any
 
-from . import commands, fabric_look, fabric_wish
+from . import commands, fabric_look, fabric_wish, network
 from .findings import Finding
-from .ibv import Device, interface_state, read_devices
+from .ibv import Device, read_devices
 from .kernel_files import Tree
 from .selection import Selection, select
 
@@ -50,7 +50,7 @@ class Machine:
 
     tree: Tree
     devices: Sequence[Device]
-    addresses: Mapping[str, tuple[IPv4Interface, ...]]
+    addresses: Mapping[str, tuple[network.Interface, ...]]
     with_prefix: bool
 
 
@@ -59,7 +59,7 @@ def look_at_machine(sysfs_root: str) -> Machine:
     devices = read_devices(sysfs_root).devices
     if fabric_look.is_live(sysfs_root):
         shown = commands.ask(["ip", "-j", "-4", "addr"]).out
-        return Machine(Tree(sysfs_root), devices, fabric_look.ipv4_addresses(shown), True)
+        return Machine(Tree(sysfs_root), devices, network.read_addresses(shown), True)
     found: dict[str, tuple[IPv4Interface, ...]] = {}
     for gid in (gid for device in devices for port in device.ports for gid in port.gids):
         if gid.ipv4 and gid.ndev and IPv4Interface(gid.ipv4) not in found.get(gid.ndev, ()):
@@ -109,7 +109,7 @@ def _rail_problems(rail: PlannedRail, mtu: int, machine: Machine) -> list[str]:
         return [
             f"The rail {netdev} does not exist; found: {found}. Run site.yml, which finds the rails again."
         ]
-    carrier, found_mtu = interface_state(machine.tree, netdev)
+    carrier, found_mtu = network.carrier(machine.tree, netdev), network.mtu(machine.tree, netdev)
     problems = []
     if not carrier:
         state = "has no carrier" if carrier is False else "does not tell whether it has a carrier"

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface
+from ipaddress import IPv4Address
 from typing import Any
 
 from . import commands
 from .fabric_wish import Surroundings, Wish
 from .findings import Finding, finding, worst_first
 from .ibv import Device, parse_devinfo, read_devices
+from .network import read_addresses
 from .selection import Selection, select
 
 LIVE_SYSFS = "/sys"
@@ -36,23 +36,6 @@ class FabricLook:
         }
 
 
-def ipv4_addresses(text: str) -> dict[str, tuple[IPv4Interface, ...]]:
-    """`ip -j addr` text -> interface -> its IPv4 addresses; empty for text that is none."""
-    try:
-        items = json.loads(text)
-    except ValueError:
-        return {}
-    return {
-        item["ifname"]: tuple(
-            IPv4Interface(f"{entry['local']}/{entry['prefixlen']}")
-            for entry in item.get("addr_info", ())
-            if entry.get("family") == "inet" and "local" in entry
-        )
-        for item in items
-        if "ifname" in item
-    }
-
-
 def ping(netdev: str, peer: IPv4Address) -> list[str]:
     """One small echo request that leaves through this interface, whatever the routes say."""
     return ["ping", "-n", "-q", "-c", "2", "-i", "0.2", "-W", "1", "-I", netdev, str(peer)]
@@ -63,7 +46,7 @@ def look_around(netdevs: Iterable[str], peers: Iterable[IPv4Address]) -> Surroun
 
     Without peers one command runs; with peers all pings run at the same time, about a second.
     """
-    addresses = ipv4_addresses(commands.ask(["ip", "-j", "-4", "addr"]).out)
+    addresses = read_addresses(commands.ask(["ip", "-j", "-4", "addr"]).out)
     tried = tuple(netdev for netdev in netdevs if addresses.get(netdev))
     pairs = [(peer, netdev) for peer in peers for netdev in tried]
     if not pairs:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from . import network
 from .gid_table import Gid, is_number, read_gids
 from .kernel_files import Tree
 
-PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 VENDORS = {"0x15b3": "mellanox", "0x14e4": "broadcom", "0x8086": "intel", "0x1d0f": "amazon"}
 
 # include/rdma/ib_addr.h, iboe_get_mtu(): GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4.
@@ -115,20 +115,6 @@ def _netdev(tree: Tree, device: str, port: int, gids: tuple[Gid, ...]) -> str | 
     return owners.most_common(1)[0][0] if owners else None
 
 
-def _carrier(tree: Tree, netdev: str) -> bool | None:
-    """An interface that is administratively down answers EINVAL for its carrier: that is no carrier."""
-    operstate = tree.text("class/net", netdev, "operstate")
-    if operstate in ("up", "down", "lowerlayerdown"):
-        return operstate == "up"
-    carrier = tree.number("class/net", netdev, "carrier")
-    return None if carrier is None else carrier == 1
-
-
-def interface_state(tree: Tree, netdev: str) -> tuple[bool | None, int | None]:
-    """(carrier, MTU in bytes) of an interface."""
-    return _carrier(tree, netdev), tree.number("class/net", netdev, "mtu")
-
-
 def _after_colon(text: str | None) -> str | None:
     """`4: ACTIVE` -> ACTIVE."""
     return text.partition(":")[2].strip() or None if text else None
@@ -145,7 +131,7 @@ def _port(tree: Tree, device: str, port: int, verbs_mtu: int | None) -> Port:
     link_layer = tree.text(path, "link_layer")
     gids = read_gids(tree, path, link_layer)
     netdev = _netdev(tree, device, port, gids)
-    carrier, netdev_mtu = interface_state(tree, netdev) if netdev else (None, None)
+    netdev_mtu = network.mtu(tree, netdev) if netdev else None
     active_mtu = verbs_mtu or (roce_mtu(netdev_mtu) if link_layer == "Ethernet" else None)
     return Port(
         port=port,
@@ -157,7 +143,7 @@ def _port(tree: Tree, device: str, port: int, verbs_mtu: int | None) -> Port:
         active_mtu_source=("verbs" if verbs_mtu else "netdev") if active_mtu else None,
         netdev=netdev,
         netdev_mtu=netdev_mtu,
-        carrier=carrier,
+        carrier=network.carrier(tree, netdev) if netdev else None,
         phys_port_name=_phys_port_name(tree, netdev) if netdev else None,
         gids=gids,
     )
@@ -166,8 +152,8 @@ def _port(tree: Tree, device: str, port: int, verbs_mtu: int | None) -> Port:
 def _pci(tree: Tree, device: str, ports: tuple[Port, ...]) -> str | None:
     folders = [f"class/infiniband/{device}/device"]
     folders += [f"class/net/{port.netdev}/device" for port in ports if port.netdev]
-    names = (os.path.basename(os.path.realpath(tree.path(folder))) for folder in folders)
-    return next((name for name in names if PCI_ADDRESS.fullmatch(name)), None)
+    addresses = (network.pci_address(tree.path(folder)) for folder in folders)
+    return next((address for address in addresses if address), None)
 
 
 def _device(tree: Tree, name: str, verbs_mtus: Mapping[tuple[str, int], int]) -> Device:

@@ -32,7 +32,7 @@ class Tree:
         path = self.path(*parts)
         try:
             with open(path, "rb") as stream:
-                return stream.read(65536).decode("utf-8", "replace").strip() or None
+                return stream.read().decode("utf-8", "replace").strip() or None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:

@@ -1,0 +1,204 @@
+#!/usr/bin/python
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_info
+short_description: All that is known of one node, in one look
+version_added: "0.1.0"
+author: tandem.spark contributors (@tandem-spark)
+description:
+  - Reads what the plan, the roles and the doctor ask of a node in one run, so that a run with nothing to do
+    costs few.
+  - Changes nothing. What could not be read is null and is told in RV(findings).
+attributes:
+  check_mode:
+    description: Changes nothing in any mode.
+    support: full
+  diff_mode:
+    description: Changes nothing in any mode.
+    support: none
+options:
+  root:
+    description:
+      - Where the node's file system is seen.
+      - With any other path than V(/) only files are read, since commands tell of the live machine.
+    type: path
+    default: /
+  subsets:
+    description: What to look at. Empty means all.
+    type: list
+    elements: str
+    choices: [system, memory, network, ibv, listeners, gpu, engine, packages]
+    default: []
+  controller_address:
+    description: Address of the controller as the node sees it; the interface that leads there is a management one.
+    type: str
+  ansible_host:
+    description:
+      - What Ansible connects to. If it is an address of this node, the interface that holds it is a management one.
+      - The client and the own address of the ssh session are found without it.
+    type: str
+  packages:
+    description: Debian packages of which to say whether they are missing.
+    type: list
+    elements: str
+    default: [iproute2, iputils-ping]
+  subnets:
+    description: As in M(tandem.spark.ibv_info).
+    type: list
+    elements: str
+    default: []
+  peers:
+    description: As in M(tandem.spark.ibv_info).
+    type: list
+    elements: str
+    default: []
+  exclude_netdevs:
+    description: As in M(tandem.spark.ibv_info).
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Look at the node
+  tandem.spark.node_info:
+    ansible_host: "{{ ansible_host | default(inventory_hostname) }}"
+  register: seen
+
+- name: See what the engine runs
+  tandem.spark.node_info:
+    subsets: [engine]
+"""
+
+RETURN = r"""
+node:
+  description: What was seen; a subset that was not asked for leaves its keys out.
+  returned: success
+  type: dict
+  contains:
+    hostname:
+      description: Its own name.
+      type: str
+      sample: spark-a
+    boot_id:
+      description: Changes with every boot.
+      type: str
+      sample: 4dc5f27d-8aea-46d3-bbd6-d2c8e71673d9
+    os:
+      description: The distribution.
+      type: dict
+      sample: {id: ubuntu, version_id: "24.04", pretty: Ubuntu 24.04.3 LTS}
+    arch:
+      description: The machine's architecture.
+      type: str
+      sample: aarch64
+    kernel:
+      description: The running kernel.
+      type: str
+      sample: 6.17.0-1026-nvidia
+    python:
+      description: The interpreter that Ansible uses.
+      type: dict
+      sample: {version: 3.12.3, executable: /usr/bin/python3}
+    memory:
+      description: Memory as the kernel counts it.
+      type: dict
+      sample: {total_gib: 121.69, available_gib: 116.2}
+    network:
+      description: Interfaces, those by which the node is managed and why, and who configures them.
+      type: dict
+      sample:
+        links:
+          - {name: enp1s0f0np0, mac: "02:00:00:00:6a:13", mtu: 9000, carrier: true, operstate: up,
+             speed_mbps: 200000, addresses: [192.168.177.1/29], pci: "0000:01:00.0"}
+        management: [{name: enP7s7, reasons: [default route]}]
+        backend: netplan-networkd
+    ibv:
+      description: What M(tandem.spark.ibv_info) returns.
+      type: dict
+      sample: {devices: [], selection: {strategy: none}, findings: []}
+    listeners:
+      description: Listening TCP sockets, with their owner where it could be seen.
+      type: list
+      elements: dict
+      sample:
+        - {protocol: tcp, address: 0.0.0.0, port: 8888, pid: 4242, process: python3, unit: tandem-head.service,
+           user: tandem}
+    gpu:
+      description: What C(nvidia-smi) says; processes that only draw are left out.
+      type: dict
+      sample:
+        present: true
+        driver: 580.173.02
+        devices:
+          - {index: 0, name: NVIDIA GB10, bus_id: "0000000F:01:00.0", temperature_c: 42, state: P0, power_w: 12,
+             utilization_percent: 0, memory_used_mib: null, memory_total_mib: null}
+        processes:
+          - {pid: 4242, name: "VLLM::EngineCore", memory_mib: 104277, unit: tandem-head.service, user: tandem}
+    engine:
+      description: The release that is linked in, the one that was proved, and the units.
+      type: dict
+      sample:
+        current: 0123456789abcdef
+        applied: 0123456789abcdef
+        units:
+          tandem-head.service: {load: loaded, active: active, sub: running, result: success,
+            invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718, main_pid: 4242, since: Sun 2026-11-29 21:07:11 UTC}
+    packages:
+      description: Those of O(packages) that are not installed.
+      type: dict
+      sample: {missing: []}
+findings:
+  description: What an operator should know, worst first.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {id: host.packages.missing, severity: error, scope: node, hosts: [], fixed_by: node, evidence: "", source: "",
+       summary: "Commands that the collection needs are missing: iputils-ping",
+       remedy: apt-get install iputils-ping}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.tandem.spark.plugins.module_utils import fabric_wish, node
+from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "default": "/"},
+            "subsets": {"type": "list", "elements": "str", "choices": list(node.SUBSETS), "default": []},
+            "controller_address": {"type": "str"},
+            "ansible_host": {"type": "str"},
+            "packages": {"type": "list", "elements": "str", "default": list(node.PACKAGES)},
+            "subnets": {"type": "list", "elements": "str", "default": []},
+            "peers": {"type": "list", "elements": "str", "default": []},
+            "exclude_netdevs": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    try:
+        wish = fabric_wish.wish(options["subnets"], options["peers"], (), options["exclude_netdevs"])
+    except fabric_wish.WishError as error:
+        module.fail_json(msg=f"node_info cannot use its options: {error}.")
+    question = node.Question(
+        root=options["root"],
+        controller_address=options["controller_address"],
+        ansible_host=options["ansible_host"],
+        packages=tuple(options["packages"]),
+        wish=wish,
+    )
+    found, notes = node.look(question, options["subsets"])
+    module.exit_json(changed=False, node=found, findings=[note.as_dict() for note in worst_first(notes)])
+
+
+if __name__ == "__main__":
+    main()
