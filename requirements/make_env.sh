@@ -19,8 +19,11 @@ trap 'rm -rf "$bootstrap"' EXIT
 python3 -m venv "$bootstrap"
 "$bootstrap/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt ||
     stop "uv could not be downloaded: is the package index reachable?"
-"$bootstrap/bin/uv" venv --quiet --no-project --clear --python '>=3.12' .venv ||
-    stop "Python 3.12 or newer is neither here nor to be downloaded: apt-get install python3.12-venv"
+new_venv() {
+    "$bootstrap/bin/uv" venv --quiet --no-project --clear "$@" .venv
+}
+new_venv --no-python-downloads --python '>=3.12' 2>/dev/null || new_venv --python "$(<.python-version)" ||
+    stop "Python 3.12 or newer is neither here nor to be downloaded; Debian 13 and Ubuntu 24.04 have it"
 "$bootstrap/bin/uv" pip sync --quiet --python .venv/bin/python --require-hashes requirements/dev.txt ||
     stop "requirements/dev.txt could not be installed"
 touch .venv/made
