@@ -29,7 +29,7 @@ ENTRIES = {
     "host.packages.missing": Entry(
         "error",
         "node",
-        "Commands that the collection needs are missing: {commands}",
+        "Packages that the collection needs are missing: {packages}",
         "apt-get install {packages}",
         fixed_by="node",
     ),

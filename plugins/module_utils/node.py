@@ -206,9 +206,7 @@ def packages(question: Question) -> Part:
     missing = [name for name in question.packages if name not in installed]
     notes = []
     if missing:
-        notes.append(
-            finding("host.packages.missing", commands=", ".join(missing), packages=" ".join(missing))
-        )
+        notes.append(finding("host.packages.missing", packages=" ".join(missing)))
     return {"packages": {"missing": missing}}, notes
 
 

@@ -35,11 +35,12 @@ options:
     choices: [system, memory, network, ibv, listeners, gpu, engine, packages]
     default: []
   controller_address:
-    description: Address of the controller as the node sees it; the interface that leads there is a management one.
+    description:
+      - Address of the controller as the node sees it; the interface that leads there is a management one.
     type: str
   ansible_host:
     description:
-      - What Ansible connects to. If it is an address of this node, the interface that holds it is a management one.
+      - What Ansible connects to. If it is an address of this node, its interface is a management one.
       - The client and the own address of the ssh session are found without it.
     type: str
   packages:
@@ -127,8 +128,8 @@ node:
       type: list
       elements: dict
       sample:
-        - {protocol: tcp, address: 0.0.0.0, port: 8888, pid: 4242, process: python3, unit: tandem-head.service,
-           user: tandem}
+        - {protocol: tcp, address: 0.0.0.0, port: 8888, pid: 4242, process: python3,
+           unit: tandem-head.service, user: tandem}
     gpu:
       description: What C(nvidia-smi) says; processes that only draw are left out.
       type: dict
@@ -136,8 +137,8 @@ node:
         present: true
         driver: 580.173.02
         devices:
-          - {index: 0, name: NVIDIA GB10, bus_id: "0000000F:01:00.0", temperature_c: 42, state: P0, power_w: 12,
-             utilization_percent: 0, memory_used_mib: null, memory_total_mib: null}
+          - {index: 0, name: NVIDIA GB10, bus_id: "0000000F:01:00.0", temperature_c: 42, state: P0,
+             power_w: 12, utilization_percent: 0, memory_used_mib: null, memory_total_mib: null}
         processes:
           - {pid: 4242, name: "VLLM::EngineCore", memory_mib: 104277, unit: tandem-head.service, user: tandem}
     engine:
@@ -148,7 +149,8 @@ node:
         applied: 0123456789abcdef
         units:
           tandem-head.service: {load: loaded, active: active, sub: running, result: success,
-            invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718, main_pid: 4242, since: Sun 2026-11-29 21:07:11 UTC}
+            invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718, main_pid: 4242,
+            since: Sun 2026-11-29 21:07:11 UTC}
     packages:
       description: Those of O(packages) that are not installed.
       type: dict
@@ -159,8 +161,8 @@ findings:
   type: list
   elements: dict
   sample:
-    - {id: host.packages.missing, severity: error, scope: node, hosts: [], fixed_by: node, evidence: "", source: "",
-       summary: "Commands that the collection needs are missing: iputils-ping",
+    - {id: host.packages.missing, severity: error, scope: node, hosts: [], fixed_by: node, evidence: "",
+       source: "", summary: "Packages that the collection needs are missing: iputils-ping",
        remedy: apt-get install iputils-ping}
 """
 
