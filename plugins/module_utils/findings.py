@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from . import catalogue_fabric, catalogue_host, catalogue_plan, catalogue_rails
+from . import (
+    catalogue_engine,
+    catalogue_fabric,
+    catalogue_generation,
+    catalogue_host,
+    catalogue_plan,
+    catalogue_rails,
+)
 from .catalogue import Entry
 
 SEVERITIES = ("error", "warning", "info")
@@ -52,7 +59,9 @@ def join_catalogues(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
 
 CATALOGUE = join_catalogues(
     (
+        catalogue_engine.ENTRIES,
         catalogue_fabric.ENTRIES,
+        catalogue_generation.ENTRIES,
         catalogue_host.ENTRIES,
         catalogue_plan.ENTRIES,
         catalogue_rails.ENTRIES,

@@ -210,7 +210,6 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.tandem.spark.plugins.module_utils import fabric_look, fabric_wish
 
 

@@ -167,7 +167,6 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.tandem.spark.plugins.module_utils import fabric_wish, node
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
 

@@ -10,9 +10,8 @@ import json
 from ipaddress import IPv4Interface
 
 import pytest
-from sysfs_tree import write_tree
-
 from ansible_collections.tandem.spark.plugins.module_utils import cli, fabric_command, fabric_env, page_cache
+from sysfs_tree import write_tree
 
 TREE = """
 rocep1s0f0 enp1s0f0np0

@@ -10,7 +10,6 @@ import re
 import string
 
 import pytest
-
 from ansible_collections.tandem.spark.plugins.module_utils import findings
 from ansible_collections.tandem.spark.plugins.module_utils.catalogue import Entry
 

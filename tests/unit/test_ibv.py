@@ -10,9 +10,8 @@ import os
 import random
 
 import pytest
-from sysfs_tree import put, write_tree
-
 from ansible_collections.tandem.spark.plugins.module_utils import gid_table, ibv, kernel_files
+from sysfs_tree import put, write_tree
 
 HEAD = """
 rocep1s0f0 enp1s0f0np0 pci=0000:01:00.0 guid=0200:0003:0000:6a13 port=p0

@@ -9,10 +9,9 @@ import json
 from ipaddress import ip_interface
 
 import pytest
-from sysfs_tree import put
-
 from ansible_collections.tandem.spark.plugins.module_utils import network
 from ansible_collections.tandem.spark.plugins.module_utils.kernel_files import Tree
+from sysfs_tree import put
 
 ADDRESSES = {
     "lo": (ip_interface("127.0.0.1/8"),),

@@ -12,10 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from sysfs_tree import put, write_tree
-
 from ansible_collections.tandem.spark.plugins.module_utils import commands, gpu, listeners, node, processes
 from ansible_collections.tandem.spark.plugins.module_utils.kernel_files import Tree
+from sysfs_tree import put, write_tree
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
