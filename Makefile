@@ -42,9 +42,13 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test lint sanity unit bench-self engine-cli lab-test molecule docs
+.PHONY: test format lint sanity unit bench-self engine-cli lab-test molecule docs
 test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
 	@echo "make test: all of it passed, nothing was skipped"
+
+format: env ## put the Python into its one form
+	ruff check --quiet --fix-only .
+	ruff format --quiet .
 
 lint: env ## ruff, yamllint, shellcheck, ansible-lint and the changelog fragments
 	ruff check .
