@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
 from typing import Any
 
 from . import commands, fabric_look, fabric_wish, network
@@ -50,7 +50,7 @@ class Machine:
 
     tree: Tree
     devices: Sequence[Device]
-    addresses: Mapping[str, tuple[network.Interface, ...]]
+    addresses: Mapping[str, tuple[IPv4Interface | IPv6Interface, ...]]
     with_prefix: bool
 
 

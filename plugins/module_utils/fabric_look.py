@@ -48,13 +48,14 @@ def look_around(netdevs: Iterable[str], peers: Iterable[IPv4Address]) -> Surroun
     """
     addresses = read_addresses(commands.ask(["ip", "-j", "-4", "addr"]).out)
     tried = tuple(netdev for netdev in netdevs if addresses.get(netdev))
+    peers = tuple(peers)
     pairs = [(peer, netdev) for peer in peers for netdev in tried]
     if not pairs:
         return Surroundings(addresses)
     replies = commands.ask_all([ping(netdev, peer) for peer, netdev in pairs])
     if any(reply.rc is None for reply in replies):
         return Surroundings(addresses)  # no ping here: nothing is known about the peers
-    answers: dict[IPv4Address, set[str]] = {peer: set() for peer, _ in pairs}
+    answers: dict[IPv4Address, set[str]] = {peer: set() for peer in peers}
     for (peer, netdev), reply in zip(pairs, replies, strict=True):
         if reply.ok:
             answers[peer].add(netdev)

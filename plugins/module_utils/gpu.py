@@ -60,7 +60,7 @@ def read_nvidia_smi(text: str) -> Gpus:
     """The table that `nvidia-smi` prints without options; anything else gives no driver and no devices."""
     driver = re.search(r"Driver Version:\s*(\d[\d.]*)", text)
     cuda = re.search(r"CUDA (?:UMD )?Version:\s*(\d[\d.]*)", text)
-    table, _, running = text.partition("Processes:")
+    table, heading, running = text.partition("Processes:")
     devices: list[Device] = []
     for line in table.splitlines():
         row = GPU_ROW.match(line)

@@ -77,7 +77,7 @@ def parse_devinfo(text: str) -> dict[tuple[str, int], int]:
     mtus: dict[tuple[str, int], int] = {}
     device, port = "", 0
     for line in text.splitlines():
-        key, _, value = line.strip().partition(":")
+        key, colon, value = line.strip().partition(":")
         words = value.split()
         if key == "hca_id" and words:
             device = words[0]

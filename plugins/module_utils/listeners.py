@@ -53,7 +53,7 @@ def read_sockets(text: str, protocol: str) -> list[Socket]:
         words = line.split()
         if len(words) < 10 or words[3] != LISTEN:
             continue
-        address, _, port = words[1].partition(":")
+        address, colon, port = words[1].partition(":")
         try:
             sockets.append(Socket(protocol, _address(address), int(port, 16), int(words[7]), int(words[9])))
         except ValueError:

@@ -16,7 +16,6 @@ from typing import Any
 from .kernel_files import Tree
 
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-Interface = IPv4Interface | IPv6Interface
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def _items(text: str) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def read_addresses(text: str) -> dict[str, tuple[Interface, ...]]:
+def read_addresses(text: str) -> dict[str, tuple[IPv4Interface | IPv6Interface, ...]]:
     """`ip -j address` -> interface -> its addresses with prefix, in the kernel's order."""
     return {
         item["ifname"]: tuple(
@@ -102,7 +101,7 @@ def _speed_mbps(tree: Tree, netdev: str) -> int | None:
     return speed if speed and speed > 0 else None
 
 
-def read_links(tree: Tree, addresses: Mapping[str, Iterable[Interface]]) -> list[Link]:
+def read_links(tree: Tree, addresses: Mapping[str, Iterable[IPv4Interface | IPv6Interface]]) -> list[Link]:
     """Every interface below the tree's class/net, by name."""
     return [
         Link(
@@ -137,7 +136,7 @@ def management(
     defaults: Iterable[str],
     routes: Mapping[str, str | None],
     connected: Iterable[str],
-    addresses: Mapping[str, Iterable[Interface]],
+    addresses: Mapping[str, Iterable[IPv4Interface | IPv6Interface]],
     lower: Mapping[str, Iterable[str]],
 ) -> list[Management]:
     """Every interface by which this node may be managed.

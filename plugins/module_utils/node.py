@@ -75,7 +75,7 @@ def os_release(text: str) -> dict[str, str | None]:
     """/etc/os-release -> {id, version_id, pretty}; lines that are no assignment are left out."""
     values = {}
     for line in text.splitlines():
-        name, _, value = line.partition("=")
+        name, equals, value = line.partition("=")
         try:
             values[name.strip()] = "".join(shlex.split(value))
         except ValueError:

@@ -25,7 +25,7 @@ class Owner:
 def unit_of(cgroup: str) -> str | None:
     """/proc/PID/cgroup -> the unit: the last .service or .scope in the path of the systemd hierarchy."""
     for line in cgroup.splitlines():
-        hierarchy, _, path = line.partition("::") if "::" in line else line.rpartition(":")
+        hierarchy, colons, path = line.partition("::") if "::" in line else line.rpartition(":")
         if hierarchy == "0" or "name=systemd" in line:
             units = [part for part in path.split("/") if part.endswith((".service", ".scope"))]
             if units:
@@ -55,7 +55,7 @@ def ssh_connection(tree: Tree, pid: int) -> tuple[str, str] | None:
 
     sudo takes SSH_CONNECTION out of the environment, so the ancestors are asked.
     """
-    for _ in range(64):
+    for _generation in range(64):
         environment = tree.text(str(pid), "environ") or ""
         for item in environment.split("\0"):
             words = item.removeprefix("SSH_CONNECTION=").split()

@@ -47,7 +47,7 @@ def read_selector(
     joined = ",".join(texts)
     selector = nccl_rules.parse_selector(joined)
     names = [device.name for device in devices]
-    if any(name[0] in "^=" for name, _ in selector.items):
+    if any(name[0] in "^=" for name, number in selector.items):
         notes.append(finding("fabric.hca.selector_invalid", selector=joined))
         return None
     for name, number in selector.items:
@@ -62,7 +62,7 @@ def read_selector(
 def up_rails(
     devices: Sequence[Device], selector: nccl_rules.Selector, wanted: Wish, notes: list[Finding]
 ) -> list[UpRail]:
-    named = set() if selector.exclude else {name for name, _ in selector.items}
+    named = set() if selector.exclude else {item[0] for item in selector.items}
     rails = []
     for device in devices:
         for port, hca in zip(device.ports, hca_names(device).values(), strict=True):

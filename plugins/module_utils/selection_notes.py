@@ -105,7 +105,7 @@ def coverage(rails: Sequence[UpRail], wish: Wish, around: Surroundings) -> list[
     notes = [
         finding("fabric.subnet.no_hca", subnet=subnet)
         for subnet in wish.subnets
-        if rails and not any(address in subnet for _, address in addresses)
+        if rails and not any(address in subnet for netdev, address in addresses)
     ]
     networks = [around.network(netdev, address) for netdev, address in addresses]
     for peer in wish.peers:
