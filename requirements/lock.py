@@ -5,7 +5,7 @@
 
 What a list already pins stays as it is, unless ``--upgrade`` is given. No list says where a file was found.
 
-usage: lock.py [--upgrade] [--python311 PATH] [NAME …]
+usage: lock.py [--upgrade] [NAME …]
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def lock_with_uv(name: str, upgrade: bool) -> Path:
     return target
 
 
-def lock_rehearsal(python311: str, upgrade: bool) -> Path:
+def lock_rehearsal(upgrade: bool) -> Path:
     """Resolve rehearsal.in with pip for the Python of the nodes and write the hash of each wheel chosen.
 
     Python 3.11 must really run: pip judges environment markers by the interpreter it runs in. The alias of
@@ -59,9 +59,9 @@ def lock_rehearsal(python311: str, upgrade: bool) -> Path:
     """
     target = ENGINES / "rehearsal.txt"
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run([python311, "-m", "venv", f"{scratch}/venv"], check=True)
+        make_venv = ["uv", "venv", "--quiet", "--no-project", "--seed", "--python", "3.11"]
+        subprocess.run([*make_venv, f"{scratch}/venv"], check=True)
         python = f"{scratch}/venv/bin/python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
         pins = Path(scratch, "pins.txt")
         kept = [] if upgrade else [pin for pin in pinned(target) if not pin.startswith("vllm==")]
         pins.write_text("\n".join(kept))
@@ -96,13 +96,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the hashed requirement lists.")
     parser.add_argument("names", nargs="*", default=known, metavar="NAME", help=", ".join(known))
     parser.add_argument("--upgrade", action="store_true", help="take newer versions than those pinned")
-    parser.add_argument("--python311", default="python3.11", help="interpreter of the rehearsal's nodes")
     options = parser.parse_args()
     if unknown := set(options.names) - set(known):
         sys.exit(f"lock.py: no list is called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     for name in options.names:
         if name == "rehearsal":
-            print(lock_rehearsal(options.python311, options.upgrade))
+            print(lock_rehearsal(options.upgrade))
         else:
             print(lock_with_uv(name, options.upgrade))
 
