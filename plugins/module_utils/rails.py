@@ -105,8 +105,7 @@ def interrupted(host: Host) -> bool:
 
 def stage(host: Host, backend: ModuleType, rails: Sequence[Rail], seen: Look, revert_after_s: int) -> None:
     """Set the rails, for revert_after_s seconds. Where they do not take it: undone at once, RailsError."""
-    if host.read(AGENT) is None:
-        raise RailsError(f"{AGENT} is missing, so nothing would undo a bad change: run the role node first")
+    _agent_or_fail(host)
     with host.lock():
         wanted = backend.staged(rails)
         paths = sorted({*wanted, *backend.persistent(rails), *_own_files(host)})
@@ -125,6 +124,13 @@ def stage(host: Host, backend: ModuleType, rails: Sequence[Rail], seen: Look, re
             _bring(host, backend, rails, record, wanted)
         except RailsError as error:
             raise _undone(host, record, error) from error
+
+
+def _agent_or_fail(host: Host) -> None:
+    """Nothing may be changed that the timer could not undo."""
+    if host.read(AGENT) is None:
+        raise RailsError(f"{AGENT} is missing, so nothing would undo a bad change: run the role node first")
+    host.run([AGENT, "fabric", "--help"])
 
 
 def confirm(host: Host, rails: Sequence[Rail], timeout_s: float) -> list[Finding]:
@@ -177,23 +183,28 @@ def _undo(host: Host, record: rails_record.Record) -> None:
     _disarm(host)
     backend = BACKENDS[record.backend]
     failed = None
+    patience_s = 0
     try:
         wrote = host.write_all(record.files, backend.MODE)
         if backend.load(host, record.netdevs, wrote):
             host.run(["networkctl", "reload"])
+            patience_s = RELOAD_S if any(record.files.values()) else 0
     except RailsError as error:
         failed = error  # the interfaces themselves can still be put right
-    _walk_back(host, record)
+    _walk_back(host, record, patience_s)
     if failed:
         raise failed
     rails_record.drop(host)
 
 
-def _walk_back(host: Host, record: rails_record.Record) -> None:
-    """Put the interfaces back, and look again until networkd, which works on its own time, has let go too."""
-    deadline = host.now() + RECONFIGURE_S
+def _walk_back(host: Host, record: rails_record.Record, patience_s: float) -> None:
+    """Put the interfaces back, and look again until networkd, which works on its own time, has let go too.
+
+    patience_s: for so long networkd is left to do it from its files; two hands on one address make it fail.
+    """
+    start = host.now()
     quiet = 0
-    while quiet < 3 and host.now() < deadline:
+    while quiet < 3 and host.now() < start + patience_s + RECONFIGURE_S:
         links = host.links()
         commands = [
             command
@@ -201,7 +212,7 @@ def _walk_back(host: Host, record: rails_record.Record) -> None:
             if before.name in links
             for command in rails_record.way_back(before, links[before.name], record.ours)
         ]
-        for command in commands:
+        for command in commands if host.now() >= start + patience_s else ():
             host.run(command, must=False)
         quiet = 0 if commands else quiet + 1
         host.pause(PAUSE_S)

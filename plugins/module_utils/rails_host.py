@@ -10,11 +10,10 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from glob import glob
 
-from . import files
+from . import commands, files
 from .rails_plan import Link, RailsError, Route, read_links, read_routes
 
 STATE_DIR = "/run/tandem"
@@ -22,7 +21,7 @@ BACKUP_DIR = "/var/lib/tandem/backup"
 
 
 def _missing(argv: Sequence[str]) -> RailsError:
-    return RailsError(f"{argv[0]} is missing on this node: install its package, then run again")
+    return RailsError(f"{argv[0]} could not be run on this node: install its package, then run again")
 
 
 class Host:
@@ -38,7 +37,7 @@ class Host:
 
     def run(self, argv: Sequence[str], must: bool = True, timeout_s: float = 60) -> str:
         """Run a command and return its output; RailsError where it fails and `must`."""
-        environment = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        environment = {**os.environ, "LC_ALL": "C", "PATH": commands.PATH}
         try:
             done = subprocess.run(
                 list(argv), capture_output=True, text=True, timeout=timeout_s, check=False, env=environment
@@ -52,19 +51,13 @@ class Host:
             raise RailsError(f"`{' '.join(argv)}` failed: {said}")
         return done.stdout if not done.returncode else ""
 
-    def which_pass(self, commands: Sequence[Sequence[str]]) -> list[bool]:
+    def which_pass(self, argvs: Sequence[Sequence[str]]) -> list[bool]:
         """Run commands side by side; True for each that exits 0."""
-        if not commands:
-            return []
-
-        def passes(argv: Sequence[str]) -> bool:
-            return subprocess.run(list(argv), capture_output=True, timeout=30, check=False).returncode == 0
-
-        try:
-            with ThreadPoolExecutor(max_workers=min(32, len(commands))) as pool:
-                return list(pool.map(passes, commands))
-        except FileNotFoundError:
-            raise _missing(commands[0]) from None
+        answers = commands.ask_all(argvs)
+        for argv, answer in zip(argvs, answers, strict=True):
+            if answer.rc is None:
+                raise _missing(argv)
+        return [answer.ok for answer in answers]
 
     def links(self) -> dict[str, Link]:
         return read_links(self.run(["ip", "-j", "address", "show"]))

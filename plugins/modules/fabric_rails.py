@@ -78,10 +78,11 @@ options:
     type: int
     default: 10
   backend:
-    description: Who writes the network of this node; V(auto) looks.
+    description:
+      - Who writes the network of this node, as M(tandem.spark.node_info) finds it.
+      - V(netplan-networkd) and V(networkd) are known; with any other nothing is touched and the step fails.
     type: str
-    choices: [auto, netplan-networkd, networkd]
-    default: auto
+    required: true
 """
 
 EXAMPLES = r"""
@@ -93,20 +94,17 @@ EXAMPLES = r"""
         address: 192.168.177.1/29
         peers: [192.168.177.2]
     management: [enP7s7]
+    backend: netplan-networkd
 
 - name: Undo the last change at once
   tandem.spark.fabric_rails:
     state: reverted
     rails: []
     management: [enP7s7]
+    backend: netplan-networkd
 """
 
 RETURN = r"""
-backend:
-  description: Who writes the network of this node.
-  returned: always
-  type: str
-  sample: netplan-networkd
 differences:
   description: What of the rails was not as wanted before this step; the subject is address, mtu or down.
   returned: when O(state=staged) or O(state=persistent)
@@ -137,7 +135,7 @@ findings:
       hosts: []
       summary: enp1s0f0np0 has MTU 1500, wanted 9000
       evidence: ""
-      remedy: Run `ansible-playbook tandem.spark.fabric`; a firmware update resets the MTU
+      remedy: Run `ansible-playbook site.yml --tags fabric`; a firmware update resets the MTU
       fixed_by: fabric
       source: ""
 """
@@ -145,7 +143,6 @@ findings:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.tandem.spark.plugins.module_utils import rails
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, worst_first
 from ansible_collections.tandem.spark.plugins.module_utils.rails_host import Host
@@ -240,28 +237,29 @@ def main() -> None:
             },
             "revert_after_s": {"type": "int", "default": 60},
             "peer_timeout_s": {"type": "int", "default": 10},
-            "backend": {"type": "str", "choices": ["auto", *rails.BACKENDS], "default": "auto"},
+            "backend": {"type": "str", "required": True},
         },
         supports_check_mode=True,
     )
     params = module.params
     steps = {"staged": staged, "confirmed": confirmed, "persistent": persistent, "reverted": reverted}
     host = Host()
-    name = "netplan-networkd" if params["backend"] == "auto" else params["backend"]  # XXX until network.py is there
     try:
         if params["peer_timeout_s"] >= params["revert_after_s"]:
-            raise RailsError("revert_after_s must be more than peer_timeout_s: the timer would win every time")
+            raise RailsError(
+                "revert_after_s must be more than peer_timeout_s: the timer would win every time"
+            )
         wanted = read_rails(params["rails"], params["mtu"])
-        backend = rails.backend_named(name, wanted)
+        backend = rails.backend_named(params["backend"], wanted)
         if isinstance(backend, Finding):
             raise Refused([backend])
         result = steps[params["state"]](module, host, backend, wanted)
     except Refused as refused:
         lines = [f"{each['summary']}. {each['remedy']}" for each in told(refused.args[0])]
-        module.fail_json(msg="\n".join(lines), findings=told(refused.args[0]), backend=name)
+        module.fail_json(msg="\n".join(lines), findings=told(refused.args[0]))
     except RailsError as error:
-        module.fail_json(msg=str(error), findings=[], backend=name)
-    module.exit_json(backend=name, **result)
+        module.fail_json(msg=str(error), findings=[])
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import yaml
-
 from ansible_collections.tandem.spark.plugins.module_utils import rails, rails_networkd
 from ansible_collections.tandem.spark.plugins.module_utils.rails_host import Host
 from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import Address, Link, RailsError, Route
@@ -57,8 +56,10 @@ class PretendNode(Host):
         for path in self.find("/run/**/*") + self.find("/run/*/*/*"):
             if Path(self.path(path)).is_file():
                 Path(self.path(path)).unlink()
-        self.state = {name: replace(each, mtu=1500, addresses=()) if name != MANAGEMENT else each
-                      for name, each in self.state.items()}
+        self.state = {
+            name: replace(each, mtu=1500, addresses=()) if name != MANAGEMENT else each
+            for name, each in self.state.items()
+        }
         self.managed = {}
         if self.find("/etc/netplan/*"):
             self._generate(self.root)
@@ -79,8 +80,10 @@ class PretendNode(Host):
         self.clock += seconds
 
     def which_pass(self, commands) -> list[bool]:
-        return [self.answers(argv[argv.index("-I") + 1], argv[-1], int(argv[argv.index("-s") + 1]) + 28)
-                for argv in commands]
+        return [
+            self.answers(argv[argv.index("-I") + 1], argv[-1], int(argv[argv.index("-s") + 1]) + 28)
+            for argv in commands
+        ]
 
     def run(self, argv, must: bool = True, timeout_s: float = 60) -> str:
         self.commands.append(list(argv))

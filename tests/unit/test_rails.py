@@ -9,8 +9,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pretend_node import MANAGEMENT, PretendNode, link
-
 from ansible_collections.tandem.spark.plugins.module_utils import (
     rails,
     rails_netplan,
@@ -19,6 +17,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
 )
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding
 from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import Rail, RailsError
+from pretend_node import MANAGEMENT, PretendNode, link
 
 A = Rail("enp1s0f0np0", "192.168.177.1/29", 9000, ("192.168.177.2",))
 B = Rail("enP2p1s0f0np0", "192.168.177.9/29", 9000, ("192.168.177.10",))
@@ -134,8 +133,13 @@ def test_a_rail_that_does_not_take_it_is_undone_at_once(node, backend):
     assert node.state == before and not node.armed and own_paths(node) == []
 
 
-@pytest.mark.parametrize("lost", [["ip", "link", "set", "dev", A.netdev, "mtu", "1500"],
-                                  ["ip", "address", "delete", A.address, "dev", A.netdev]])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        ["ip", "link", "set", "dev", A.netdev, "mtu", "1500"],
+        ["ip", "address", "delete", A.address, "dev", A.netdev],
+    ],
+)
 def test_a_rail_that_lost_something_is_repaired_though_its_file_is_right(node, backend, lost):
     make(node, backend)
     node.run(lost)
@@ -207,8 +211,11 @@ def test_a_rail_of_an_earlier_plan_is_given_up(node, backend):
         ("/etc/systemd/network/01-all.network", "[Network]\nDHCP=yes\n", ["fabric.rail.shadowed"] * 2),
         ("/etc/systemd/network/01-all.network", "", []),
         ("/etc/systemd/network/20-cx7.network", f"[Match]\nName={A.netdev}\n", ["fabric.rail.foreign_file"]),
-        ("/usr/lib/systemd/network/20-cx7.network", "[Match]\nMACAddress=02:00:00:00:00:{mac}\n",
-         ["fabric.rail.foreign_file"]),
+        (
+            "/usr/lib/systemd/network/20-cx7.network",
+            "[Match]\nMACAddress=02:00:00:00:00:{mac}\n",
+            ["fabric.rail.foreign_file"],
+        ),
         ("/etc/systemd/network/80-dhcp.network", "[Match]\nName=en*\n", []),
         ("/etc/systemd/network/01-mgmt.network", f"[Match]\nName={MANAGEMENT}\n", []),
         ("/etc/systemd/network/01-not.network", f"[Match]\nName=!{A.netdev}\n", []),

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from pretend_node import PretendNode, link
-
 from ansible_collections.tandem.spark.plugins.module_utils import rails
 from ansible_collections.tandem.spark.plugins.module_utils.rails_peers import ping
 from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import Rail
+from pretend_node import PretendNode, link
 
 A = Rail("enp1s0f0np0", "192.168.177.1/29", 9000, ("192.168.177.2", "192.168.177.3"))
 B = Rail("enP2p1s0f0np0", "192.168.177.9/29", 9000, ("192.168.177.10",))
@@ -29,8 +28,10 @@ def test_the_packet_is_full_whole_and_bound_to_the_rail():
     ("answers", "told"),
     [
         (lambda netdev, peer, size: True, {}),
-        (lambda netdev, peer, size: size <= 1500,
-         {"fabric.peer.path_mtu": 3}),  # case 035: one end was left at 1500
+        (
+            lambda netdev, peer, size: size <= 1500,
+            {"fabric.peer.path_mtu": 3},
+        ),  # case 035: one end was left at 1500
         (lambda netdev, peer, size: netdev == B.netdev, {"fabric.peer.no_answer": 2}),
         (lambda netdev, peer, size: peer != "192.168.177.3", {"fabric.peer.no_answer": 1}),
     ],

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import pytest
-from pretend_node import link
-
 from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import (
     Rail,
     RailsError,
@@ -19,6 +17,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import (
     read_routes,
     refusals,
 )
+from pretend_node import link
 
 A = Rail("enp1s0f0np0", "192.168.177.1/29", 9000, ("192.168.177.2",))
 B = Rail("enP2p1s0f0np0", "192.168.177.9/29", 9000, ("192.168.177.10",))
