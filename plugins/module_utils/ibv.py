@@ -122,7 +122,7 @@ def _after_colon(text: str | None) -> str | None:
 
 def _rate_gbps(text: str | None) -> float | None:
     """`200 Gb/sec (4X HDR)` -> 200.0."""
-    match = re.match(r"(\d+(?:\.\d+)?) Gb/sec", text or "")
+    match = re.match(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec", text or "")
     return float(match[1]) if match else None
 
 
