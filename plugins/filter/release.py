@@ -1,21 +1,13 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a release is, and what a group of ranks needs (controller only)."""
+"""What a group of ranks needs (controller only)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 
 from ansible_collections.tandem.spark.plugins.module_utils.engine_config import environment_file
-
-
-def release_digest(files: Mapping[str, str], fingerprint: str, checkpoint: str) -> str:
-    """Sixteen hex digits that stand for a release: its files, the engine's fingerprint and the weights' revision."""
-    content = {"files": dict(files), "fingerprint": fingerprint, "checkpoint": checkpoint}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def restart_reasons(engines: Mapping[str, Mapping], units: Mapping[str, str], digest: str) -> list[str]:
@@ -49,7 +41,6 @@ class FilterModule:
     def filters(self) -> dict:
         return {
             "environment_file": environment_file,
-            "release_digest": release_digest,
             "restart_reasons": restart_reasons,
             "stale_proofs": stale_proofs,
         }

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from ansible_collections.tandem.spark.plugins.filter.release import (
-    release_digest,
     restart_reasons,
     stale_proofs,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import links, look, parse_units
+from ansible_collections.tandem.spark.plugins.plugin_utils.release import Release
 
 UNITS = {"a": "tandem-head.service", "b": "tandem-worker.service"}
 
@@ -55,20 +58,23 @@ def test_another_boot_wants_another_proof(worker):
     assert stale_proofs(pair(**worker)) == ["b"]
 
 
-def test_the_digest_stands_for_content_only():
-    first = release_digest({"a": "1", "b": "2"}, "f", "c")
-    assert first == release_digest({"b": "2", "a": "1"}, "f", "c")
-    assert (
-        len(
-            {
-                first,
-                release_digest({"a": "1"}, "f", "c"),
-                release_digest({"a": "1", "b": "2"}, "g", "c"),
-                release_digest({"a": "1", "b": "2"}, "f", "d"),
-            }
-        )
-        == 4
-    )
+RELEASE = Release(
+    {"engine.yaml": "a", "units/x.service": "b"}, "f", "/opt/tandem/runtime/k", "c", {}, "/cache", "u"
+)
+
+
+def test_the_digest_stands_for_content_engine_and_weights():
+    same = replace(RELEASE, content=dict(reversed(RELEASE.content.items())), facts={"profile": "p"})
+    assert same.digest == RELEASE.digest
+    others = [{"content": {"engine.yaml": "a"}}, {"fingerprint": "g"}, {"checkpoint_revision": "d"}]
+    assert len({RELEASE.digest, *(replace(RELEASE, **other).digest for other in others)}) == 4
+
+
+def test_a_release_is_whole_when_its_manifest_is_there():
+    files = RELEASE.files()
+    paths = [each["path"].removeprefix(f"/opt/tandem/releases/{RELEASE.digest}") for each in files]
+    assert paths == ["", "/units", "/cache", "/runtime", "/engine.yaml", "/units/x.service", "/manifest.json"]
+    assert json.loads(files[-1]["content"])["digest"] == RELEASE.digest
 
 
 SHOWN = """Id=tandem-head.service
