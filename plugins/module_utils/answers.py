@@ -122,7 +122,7 @@ def _after(text: str, position: int) -> str:
 
 def _is_answer(text: str, number: Number, told: set[Fraction], percent: bool) -> bool:
     after = _after(text, number.end)
-    opens_line = not text[text.rfind("\n", 0, number.start) + 1 : number.start].strip(" \t>")
+    opens_line = not _before(text, number.start).rpartition("\n")[2].strip(" \t>")
     return not (
         told.intersection(number.values)
         or _LABEL.search(_before(text, number.start))
