@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 import settings
 from settings import Lab, Node
-from system import end_namespace, ip, lock, namespace_exists, run, within
+from system import delete_namespace, ip, lock, namespace_exists, replace_file, run, within
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def lay(lab: Lab) -> None:
 def remove(lab: Lab) -> None:
     """ssh connections that Ansible keeps open end with the client's namespace."""
     for namespace in (lab.fabric, lab.client):
-        end_namespace(namespace)
+        delete_namespace(namespace)
 
 
 def connect(node: Node) -> None:
@@ -105,7 +105,7 @@ def disconnect(node: Node) -> None:
     with wiring(node.lab):
         for namespace, names in links(node).items():
             ip(namespace, *[f"link del {name}" for name in names])
-        end_namespace(node.namespace)
+        delete_namespace(node.namespace)
 
 
 def links(node: Node) -> dict[str, list[str]]:
@@ -127,7 +127,7 @@ def change(node: Node, rail: str, **what) -> None:
         ports = read_ports(node.lab)
         ports[key] = replace(ports.get(key, Port()), **what)
         stored = {name: asdict(port) for name, port in ports.items()}
-        (node.lab.directory / "cables.json").write_text(json.dumps(stored, indent=1) + "\n")
+        replace_file(node.lab.directory / "cables.json", json.dumps(stored, indent=1) + "\n")
 
 
 def read_ports(lab: Lab) -> dict[str, Port]:

@@ -23,7 +23,7 @@ import image
 import models
 import node as nodes
 from settings import MAX_NODES, RAILS, Lab, LabError
-from system import lock, namespace_exists, remove_tree, run, within
+from system import lock, namespace_exists, remove_tree, replace_file, run, within
 
 CABLE_STATES = {
     "up": {"plugged": True},
@@ -64,7 +64,7 @@ def make(lab: Lab, count: int) -> None:
     """Everything but power."""
     layers = [str(models.build(lab)), str(image.build(lab))]
     lab.directory.mkdir(parents=True)
-    lab.description_file.write_text(json.dumps({"nodes": count, "layers": layers}) + "\n")
+    replace_file(lab.description_file, json.dumps({"nodes": count, "layers": layers}) + "\n")
     lab.cgroups.mkdir()
     run(["mount", "-t", "cgroup2", "cgroup2", lab.cgroups])
     cable.lay(lab)

@@ -17,14 +17,7 @@ import access
 import cable
 import settings
 from settings import LabError, Node
-from system import (
-    inside_network,
-    kill_cgroup,
-    kill_remembered,
-    remember_process,
-    remembered_process,
-    wait_until,
-)
+from system import end_processes, find_process, inside_network, kill, kill_cgroup, wait_until
 
 # Boot takes one or two seconds; a machine that builds other things at the same time needs patience.
 BOOT_TIMEOUT_S = 60
@@ -76,28 +69,36 @@ def power_on(node: Node) -> None:
         return
     power_off(node)  # an end that nobody tidied up
     with open(node.console, "ab") as console:
-        supply = subprocess.Popen(
-            [sys.executable, settings.HERE / "power.py", node.name],
+        subprocess.Popen(
+            [sys.executable, settings.HERE / "power.py", *node.supply],
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=console,
             cwd="/",
-            env={**ENVIRONMENT, "LAB": node.lab.name, "LAB_DIR": str(node.lab.home)},
+            env=ENVIRONMENT,
             start_new_session=True,
         )
-    remember_process(node.pid_file, supply.pid)
 
 
 def power_off(node: Node) -> None:
     """Pull the plug: no process gets to say good-bye, no partner hears of it."""
     cable.cut_power(node)
-    kill_remembered(node.pid_file)
+    wait_until(lambda: is_dead(node), 10, f"the end of the power supply of {node.name}")
+    kill_cgroup(node.cgroup)
+    end_processes(node.namespace)  # who was still on the way into the cgroup
     kill_cgroup(node.cgroup)
     cable.disconnect(node)
 
 
+def is_dead(node: Node) -> bool:
+    """No supply is left; if there was one, it is killed."""
+    if pid := find_process(node.supply):
+        kill(pid)
+    return pid is None
+
+
 def is_on(node: Node) -> bool:
-    return remembered_process(node.pid_file) is not None
+    return find_process(node.supply) is not None
 
 
 def wait_for_ssh(node: Node, timeout_s: float = BOOT_TIMEOUT_S) -> None:

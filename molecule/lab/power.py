@@ -4,15 +4,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The power supply of one node: runs it, and starts it anew whenever it asks for a reboot.
 
-    power.py NODE
+    power.py LAB_DIR LAB NODE
 
-LAB and LAB_DIR as for lab.py. Ends when the node is shut down; to end both, see node.power_off.
+Ends when the node is shut down; to end both, see node.power_off.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import cable
 import settings
@@ -23,14 +24,14 @@ REBOOT = 133  # systemd-nspawn's exit status for "start me again"
 
 
 def main() -> None:
-    node = Lab.from_environment().node(sys.argv[1])
+    home, lab, name = sys.argv[1:]
+    node = Lab(lab, Path(home)).node(name)
     status = REBOOT
     while status == REBOOT:
         cable.connect(node)
         status = boot(node)
         kill_cgroup(node.cgroup)
         cable.disconnect(node)
-    node.pid_file.unlink(missing_ok=True)
 
 
 def boot(node: Node) -> int:

@@ -58,8 +58,9 @@ class Node:
         return self.lab.cgroups / f"lab-{self.namespace}"
 
     @property
-    def pid_file(self) -> Path:
-        return self.directory / "power.pid"
+    def supply(self) -> tuple[str, str, str]:
+        """Arguments of the node's power.py, by which its process is found."""
+        return str(self.lab.home), self.lab.name, self.name
 
     @property
     def console(self) -> Path:

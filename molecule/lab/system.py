@@ -45,12 +45,22 @@ def within(namespace: str, *command: str | Path) -> list[str]:
     return ["nsenter", f"--net={NAMESPACES / namespace}", *map(str, command)]
 
 
-def end_namespace(name: str) -> None:
-    """Delete a network namespace, after the processes that were started in it."""
+def end_processes(namespace: str) -> None:
+    """Kill whatever was started in a network namespace, and what that starts meanwhile."""
+
+    def none_left() -> bool:
+        pids = run(["ip", "netns", "pids", namespace]).split()
+        for pid in pids:
+            kill(int(pid))
+        return not pids
+
+    if namespace_exists(namespace):
+        wait_until(none_left, 10, f"the end of all processes in {namespace}")
+
+
+def delete_namespace(name: str) -> None:
+    end_processes(name)
     if namespace_exists(name):
-        for pid in run(["ip", "netns", "pids", name]).split():
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
         run(["ip", "netns", "delete", name])
 
 
@@ -65,6 +75,13 @@ def inside_network(name: str) -> Iterator[None]:
             yield
         finally:
             libc.setns(here.fileno(), CLONE_NEWNET)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that it is never seen half written, whoever is interrupted."""
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_text(text)
+    os.replace(draft, path)
 
 
 @contextmanager
@@ -84,34 +101,19 @@ def wait_until(done: Callable[[], bool], timeout_s: float, what: str, interval_s
         time.sleep(interval_s)
 
 
-def start_time(pid: int) -> str | None:
-    """Clock ticks from boot to this process's start, or None. With the pid it names one process for good."""
-    try:
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if after_name[0] == "Z" else after_name[19]
+def find_process(arguments: Sequence[str]) -> int | None:
+    """The process whose command line ends with these arguments."""
+    ending = ("\0".join(["", *arguments]) + "\0").encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if (process / "cmdline").read_bytes().endswith(ending):
+                return int(process.name)
+    return None
 
 
-def remember_process(pid_file: Path, pid: int) -> None:
-    pid_file.write_text(f"{pid} {start_time(pid)}\n")
-
-
-def remembered_process(pid_file: Path) -> int | None:
-    """The process that `remember_process` wrote down, if it still runs; never another one with its number."""
-    try:
-        pid, started = pid_file.read_text().split()
-    except (FileNotFoundError, ValueError):
-        return None
-    return int(pid) if start_time(int(pid)) == started else None
-
-
-def kill_remembered(pid_file: Path) -> None:
-    pid = remembered_process(pid_file)
-    if pid is not None:
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: remembered_process(pid_file) is None, 10, f"the end of process {pid}")
-    pid_file.unlink(missing_ok=True)
 
 
 def kill_cgroup(cgroup: Path) -> None:
