@@ -13,7 +13,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import engine_config
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding, worst_first
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
 from ansible_collections.tandem.spark.plugins.plugin_utils import variables
-from ansible_collections.tandem.spark.plugins.plugin_utils.plan import Rank, node_plan, plan_group
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, Rank, node_plan, plan_group
 
 ROLES = Path(__file__).parents[2] / "roles"
 PROFILE_FILES = ROLES / "profile" / "files"
@@ -47,7 +47,10 @@ class ActionModule(ActionBase):
                 Rank(number, host, effective[host], self._node(hostvars[host]))
                 for number, host in enumerate(hosts)
             ]
-            plan = plan_group(group, ranks, profile)
+            try:
+                plan = plan_group(group, ranks, profile)
+            except PlanError as error:
+                return {**result, "failed": True, "msg": str(error)}
             findings += plan.findings
         result["findings"] = [each.as_dict() for each in worst_first(findings)]
         if any(each.severity == "error" for each in findings):

@@ -8,17 +8,28 @@ Every check runs, whatever another one found: an operator hears all problems at 
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
-from netaddr import AddrFormatError, IPNetwork, cidr_merge
+
+try:
+    from netaddr import AddrFormatError, IPNetwork, cidr_merge
+except ImportError as error:  # said by plan_group, to the operator
+    NETADDR_PROBLEM: ImportError | None = error
+else:
+    NETADDR_PROBLEM = None
 
 # Eight addresses a rail: enough for the six ranks that a profile could ask for, and never a neighbour's address.
 RAIL_PREFIX = 29
 FREE_SUPERNETS = ("192.168.177.0/24", "172.31.177.0/24", "10.177.177.0/24")
+
+
+class PlanError(Exception):
+    """What was found, what was wanted and what to do."""
 
 
 @dataclass(frozen=True)
@@ -383,7 +394,13 @@ def plan_group(group: str, ranks: list[Rank], profile: Mapping) -> GroupPlan:
     """The rails, subnets and addresses of a group, and every finding against it.
 
     `ranks` is in the order of the inventory group: the first is the head. `profile` is the merged profile.
+    Raises PlanError where nothing can be planned at all.
     """
+    if NETADDR_PROBLEM:
+        raise PlanError(
+            f"The controller's Python ({sys.executable}) has no netaddr: {NETADDR_PROBLEM}. "
+            "Install it with `pip install --require-hashes -r requirements/runtime.txt`."
+        )
     plan = GroupPlan()
     _plan_rails(ranks, plan)
     plan.findings += _check_ranks(group, ranks, profile)
