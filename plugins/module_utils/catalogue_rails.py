@@ -69,6 +69,13 @@ ENTRIES = {
         "{netdev} has no carrier",
         "Plug the cable in at both ends; `ethtool {netdev}` and `dmesg | grep {netdev}` say more",
     ),
+    "fabric.rail.lost": Entry(
+        "error",
+        "node",
+        "{netdev} was a rail of this group and has no carrier now; nothing was touched",
+        "Plug the cable in at both ends; `ethtool {netdev}` says more. To give the rail up, take it out of the "
+        "files that name it ({paths}) and run again",
+    ),
     "fabric.rail.extra_address": Entry(
         "warning",
         "node",

@@ -23,6 +23,7 @@ from .rails_plan import (
     RailsError,
     differences,
     extra_addresses,
+    lost,
     refusals,
 )
 
@@ -65,8 +66,12 @@ def backend_named(name: str, rails: Iterable[Rail]) -> ModuleType | Finding:
 def look(host: Host, backend: ModuleType, rails: Sequence[Rail], management: Iterable[str]) -> Look:
     """Compare the plan with the interfaces and with the files; changes nothing."""
     links = host.links()
-    abandoned = sorted(_written(host) - {rail.netdev for rail in rails})
-    refused = refusals(rails, abandoned, links, host.routes(), management)
+    written = _written(host)
+    abandoned = sorted(written - {rail.netdev for rail in rails})
+    refused = [
+        *refusals(rails, abandoned, links, host.routes(), management),
+        *lost(rails, written, links, _own_files(host)),
+    ]
     notes = [*backend.foreign(host, rails, links), *extra_addresses(rails, links)]
     return Look(
         links,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Interface, IPv4Network, ip_address, ip_interface
+from ipaddress import IPv4Interface, IPv4Network, ip_address
 from typing import Any
 
 from .findings import Finding, finding
@@ -187,11 +187,13 @@ def refusals(
     reasons.update(dict.fromkeys(management, "management interface"))
     if not reasons:
         return [finding("host.management.unknown")]
+    ours = [*(rail.netdev for rail in rails), *abandoned]
     refused = [
         finding("fabric.rail.management", netdev=netdev, reason=reasons[netdev])
-        for netdev in [*(rail.netdev for rail in rails), *abandoned]
+        for netdev in ours
         if netdev in reasons
     ]
+    elsewhere = _networks({name: link for name, link in links.items() if name not in ours}, routes)
     for rail in rails:
         link = links.get(rail.netdev)
         if link is None:
@@ -199,19 +201,41 @@ def refusals(
             continue
         if link.master:
             refused.append(finding("fabric.rail.enslaved", netdev=rail.netdev, master=link.master))
-        refused += _taken(rail, links, routes)
+        refused += [
+            finding(
+                "fabric.subnet.overlaps_route", subnet=str(rail.subnet), route=str(network), netdev=netdev
+            )
+            for network, netdev in elsewhere
+            if network.overlaps(rail.subnet)
+        ]
     return refused
 
 
-def _taken(rail: Rail, links: Mapping[str, Link], routes: Iterable[Route]) -> list[Finding]:
-    """The rail's subnet seen at another interface: packets for the peer would leave there."""
-    elsewhere = {(route.destination, route.netdev) for route in routes if route.destination != "default"}
-    for link in links.values():
-        elsewhere |= {(str(ip_interface(text).network), link.name) for text in link.texts}
+def _networks(links: Mapping[str, Link], routes: Iterable[Route]) -> list[tuple[IPv4Network, str]]:
+    """The networks that these interfaces reach: packets for a peer in one of them would leave there."""
+    found = {(IPv4Interface(text).network, name) for name, link in links.items() for text in link.texts}
+    found |= {
+        (IPv4Network(route.destination), route.netdev)
+        for route in routes
+        if route.destination != "default" and route.netdev in links
+    }
+    return sorted(found)
+
+
+def lost(
+    rails: Sequence[Rail], written: Iterable[str], links: Mapping[str, Link], paths: Iterable[str]
+) -> list[Finding]:
+    """Rails that the plan has lost because their cable is out: found rails are those with a carrier.
+
+    written: what files of ours (paths) configure. A pair that was cabled anew has other rails, not fewer.
+    """
+    wanted = {rail.netdev for rail in rails}
+    if not wanted < set(written):
+        return []
     return [
-        finding("fabric.subnet.overlaps_route", subnet=str(rail.subnet), route=network, netdev=netdev)
-        for network, netdev in sorted(elsewhere)
-        if netdev != rail.netdev and IPv4Network(network).overlaps(rail.subnet)
+        finding("fabric.rail.lost", netdev=netdev, paths=", ".join(paths))
+        for netdev in sorted(set(written) - wanted)
+        if netdev in links and not links[netdev].carrier
     ]
 
 

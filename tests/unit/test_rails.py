@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,21 @@ def test_a_rail_of_an_earlier_plan_is_given_up(node, backend):
     make(node, backend, [A])
     assert live(node) == (9000, [A.address]) and live(node, B.netdev)[1] == []
     assert not look(node, backend, [A]).needed
+
+
+def test_a_rail_whose_cable_is_out_is_not_given_up(node, backend):
+    make(node, backend)
+    node.state[B.netdev] = replace(node.state[B.netdev], carrier=False)
+    assert [each.id for each in look(node, backend, [A]).refusals] == ["fabric.rail.lost"]
+    assert not look(node, backend).refusals
+
+
+def test_rails_that_were_cabled_anew_are_followed(node, backend):
+    make(node, backend)
+    node.state[B.netdev] = replace(node.state[B.netdev], carrier=False)
+    node.state["enp1s0f1np1"] = link("enp1s0f1np1")
+    make(node, backend, [A, Rail("enp1s0f1np1", "192.168.177.17/29", 9000)])
+    assert live(node, "enp1s0f1np1") == (9000, ["192.168.177.17/29"]) and live(node, B.netdev)[1] == []
 
 
 @pytest.mark.parametrize(

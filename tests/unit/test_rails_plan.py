@@ -86,13 +86,25 @@ def test_differences(found, subjects):
         ([link(A.netdev, master="bond0")], [DEFAULT], [], ["fabric.rail.enslaved"]),
         # Case 044: the default subnet of the rails is also the LAN.
         ([link(A.netdev), link("lan0", "192.168.177.5/24")], [DEFAULT], [], ["fabric.subnet.overlaps_route"]),
-        ([link(A.netdev)], [DEFAULT, Route("192.168.0.0/16", "tun0")], [], ["fabric.subnet.overlaps_route"]),
+        (
+            [link(A.netdev), link("tun0")],
+            [DEFAULT, Route("192.168.0.0/16", "tun0")],
+            [],
+            ["fabric.subnet.overlaps_route"],
+        ),
         ([link(A.netdev)], [DEFAULT, Route("192.168.177.0/29", A.netdev)], [], []),
     ],
 )
 def test_refusals(links, routes, management, ids):
     told = refusals([A], [], {each.name: each for each in links}, routes, management)
     assert [each.id for each in told] == ids
+
+
+def test_rails_may_swap_their_subnets():
+    links = {A.netdev: link(A.netdev, B.address), B.netdev: link(B.netdev, A.address)}
+    routes = [DEFAULT, Route("192.168.177.8/29", A.netdev), Route("192.168.177.0/29", B.netdev)]
+    assert refusals([A, B], [], links, routes, []) == []
+    assert [each.subject for each in differences([A, B], links)] == ["mtu", "address"] * 2
 
 
 def test_a_rail_of_an_earlier_plan_that_became_the_way_in_is_refused():
