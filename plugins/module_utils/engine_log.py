@@ -91,13 +91,15 @@ class Fatal:
 class EngineLog:
     """The newest start in a log. Sizes in GiB, times in seconds; None where the log does not say.
 
-    stage: in words. progress: (done, of) within the stage. graphs: (seconds, GiB) of the captured CUDA graphs.
+    stage: in words; reached: the same, but for a failed engine the stage that it failed in. progress: (done, of)
+    within the stage. graphs: (seconds, GiB) of the captured CUDA graphs.
     stalled_s: seconds since which the rank reports to be waiting for another one; long compilation looks the same.
     """
 
     version: str | None = None
     rank: int | None = None
     stage: str = "not started"
+    reached: str = "not started"
     progress: tuple[int, int] | None = None
     model_gib: float | None = None
     load_seconds: float | None = None
@@ -134,7 +136,7 @@ class _Reader:
         if _BOOT.search(line) and (self.fatal or self.facts.get("stage") not in (None, "starting")):
             self.__init__()
         stage = next((name for name, pattern in reversed(_STAGES) if pattern.search(line)), None)
-        if stage:
+        if stage and not (stage == "stopped" and self.fatal):
             if stage != self.facts.get("stage"):
                 self.facts["progress"] = None
             self.facts.update(stage=stage, stalled_s=0)
@@ -172,6 +174,7 @@ class _Reader:
 
     def log(self) -> EngineLog:
         facts = dict(self.facts)
+        facts["reached"] = facts.get("stage", EngineLog.reached)
         if self.fatal:
             facts["stage"] = "failed"
             facts["fatal"] = Fatal(FATAL[self.fatal[0]][0], self.fatal[1])

@@ -81,6 +81,7 @@ def test_a_heads_boot_is_read_whole():
         "version": "0.33.0",
         "rank": 0,
         "stage": "serving",
+        "reached": "serving",
         "progress": None,
         "model_gib": 79.17,
         "load_seconds": 214.5,
@@ -181,8 +182,8 @@ def test_a_stopped_engine_is_no_longer_ready():
 
 
 def test_the_cause_is_told_and_not_the_errors_that_follow():
-    log = read_log([*HEAD, *DEAD])
-    assert (log.stage, log.ready) == ("failed", False)
+    log = read_log([*HEAD, *DEAD, "INFO:     Application shutdown complete."])
+    assert (log.stage, log.reached, log.ready) == ("failed", "serving", False)
     assert log.fatal.id == "engine.rpc_timeout"
     assert log.fatal.line.endswith("RPC call to execute_model timed out.")
     assert {"id", "line", "cause", "remedy"} == set(log.as_dict()["fatal"])

@@ -12,7 +12,6 @@ import threading
 import chat_server as s
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils.arithmetic import (
-    Case,
     draw_products,
     product_asked,
 )
