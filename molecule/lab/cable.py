@@ -162,6 +162,7 @@ def settle(rail: str, powered: list[Node], ports: dict[Node, Port]) -> None:
     """Bring one rail's links to the state that follows from all the lab's ports of that rail."""
     direct = len(ports) == 2
     whole = len(powered) == 2 and all(port.plugged for port in ports.values())
+    joined = "off" if any(port.mtu < settings.CABLE_MTU for port in ports.values()) else "on"
     for node in powered:
         port, name = ports[node], port_name(node, rail)
         carrier = whole if direct else port.plugged
@@ -170,6 +171,5 @@ def settle(rail: str, powered: list[Node], ports: dict[Node, Port]) -> None:
             f"link set {name} mtu {port.mtu} {'up' if carrier else 'down'}",
             f"link set {name} master {bridge_name(rail)}" if port.passes else f"link set {name} nomaster",
         )
-        # Segments joined for speed would pass a port that is too narrow for a single one.
-        joined = "on" if port.mtu >= settings.CABLE_MTU else "off"
+        # Segments joined for speed would pass a port that is too narrow for a single one of them.
         run(within(node.namespace, "ethtool", "-K", rail, "tso", joined, "gso", joined))

@@ -46,17 +46,16 @@ def packages() -> list[str]:
 
 def bootstrap(root: Path) -> None:
     """Debian's mirror is mmdebstrap's own unless LAB_MIRROR names another one."""
-    mirror = [os.environ["LAB_MIRROR"]] if "LAB_MIRROR" in os.environ else []
-    run(
-        [
-            "mmdebstrap",
-            "--quiet",
-            "--mode=root",
-            "--variant=minbase",
-            f"--include={','.join(packages())}",
-            f"--customize-hook={RECIPE / 'customize.sh'}",
-            SUITE,
-            root,
-            *mirror,
-        ]
-    )
+    # mmdebstrap mounts the host's /dev and /sys in the tree: nobody else may see them there, and nothing may
+    # go on when this process is killed, for the next build removes the tree.
+    alone = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--propagation=private"]
+    alone += ["--pid", "--fork", "--kill-child", "--mount-proc"]
+    command = [
+        "mmdebstrap",
+        "--quiet",
+        "--mode=root",
+        "--variant=minbase",
+        f"--include={','.join(packages())}",
+    ]
+    command += [f"--customize-hook={RECIPE / 'customize.sh'}", SUITE, root]
+    run([*alone, *command, *([os.environ["LAB_MIRROR"]] if "LAB_MIRROR" in os.environ else [])])

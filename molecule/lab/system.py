@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -136,5 +135,4 @@ def remove_tree(path: Path) -> None:
     """Remove a folder, after what is mounted in it: never anything on the other side of a mount."""
     for point in mounts_below(path):
         run(["umount", point])
-    if path.exists():
-        shutil.rmtree(path)
+    run(["rm", "-rf", "--one-file-system", path])
