@@ -246,15 +246,16 @@ def own_case(given: dict) -> Case:
 
 def questions_of(params: dict) -> list[Question]:
     """What to ask; ValueError with every bad option at once."""
-    wrong = [f"{name} is {params[name]}, wanted more than 0" for name in POSITIVE if (params[name] or 1) <= 0]
+    given = {name: params[name] for name in POSITIVE if params[name] is not None}
+    wrong = [f"{name} is {value}, wanted more than 0" for name, value in given.items() if value <= 0]
     wrong += [f"{name} is empty" for name in ("cases", "thinking") if params[name] == []]
     low, high = params["operands"] if len(params["operands"]) == 2 else (1, 0)
     if low > high:
         wrong.append(f"operands are {params['operands']}, wanted the smallest and the largest")
     cases: list[Case] = []
-    for given in params["cases"] or []:
+    for own in params["cases"] or []:
         try:
-            cases.append(own_case(given))
+            cases.append(own_case(own))
         except ValueError as error:
             wrong.append(str(error))
     if wrong:
