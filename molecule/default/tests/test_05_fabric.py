@@ -16,7 +16,7 @@ from conftest import INVENTORY, NODES, PROJECT, lab, shell, site, wait_for
 FIRST, SECOND = "enp1s0f0np0", "enP2p1s0f0np0"
 # Addresses, MTU and files of the rails, and whether a change waits to be undone.
 RAILS = f"""for rail in {FIRST} {SECOND}; do ip -4 -br addr show dev $rail | tr -s ' ' | cut -d' ' -f3-
-cat /sys/class/net/$rail/mtu; done; ls /run/netplan /run/systemd/network 2>/dev/null
+cat /sys/class/net/$rail/mtu; done; find /run/netplan /run/systemd/network -type f 2>/dev/null | sort
 cat /etc/netplan/90-tandem-fabric.yaml; systemctl is-active tandem-fabric-revert.timer"""
 # Rails by another plan than the one that is in force.
 MOVED = ("--tags", "fabric", "-e", "tandem_fabric_supernet=192.168.188.0/24")
@@ -146,8 +146,7 @@ def test_a_foreign_file_is_told_backed_up_and_left(node=NODES[0], path="/etc/net
         assert shell(node, f"cat {path}") == text == shell(node, f"cat /var/lib/tandem/backup{path}")
         assert "192.168.100.10/24 which is not planned" in step(node, "staged", "--check").replace(",", "")
     finally:
-        shell(node, f"rm {path}; ip link set {FIRST} mtu 1500")
-        site("--tags", "fabric")
+        shell(node, f"rm {path}; netplan generate; ip address delete 192.168.100.10/24 dev {FIRST}")
     assert rails() == before
 
 
