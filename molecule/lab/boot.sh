@@ -10,6 +10,9 @@ set -eu
 root=$DIRECTORY/root
 mount -t overlay overlay -o "lowerdir=$LAYERS,upperdir=$DIRECTORY/upper,workdir=$DIRECTORY/work" "$root"
 
+# nspawn leaves files of its own in /run.
+mount -t tmpfs tmpfs /run
+
 # The host may mix cgroup v1 and v2; a node sees v2 only.
 umount --recursive /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup

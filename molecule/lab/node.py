@@ -128,7 +128,7 @@ def greets(address: str) -> bool:
 def reboot(node: Node) -> None:
     """As 'systemctl reboot' in the node does, and wait until it is back."""
     before = init(node)
-    execute(node, ["systemctl", "reboot"])
+    execute(node, ["systemctl", "reboot"], capture_output=True)  # often cut off before it hears an answer
     wait_until(lambda: init(node) not in (None, before), BOOT_TIMEOUT_S, f"{node.name} booting again")
     wait_for_ssh(node)
 

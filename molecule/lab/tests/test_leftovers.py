@@ -27,6 +27,7 @@ def traces() -> list[str]:
         *[f"namespace {path.name}" for path in namespaces.glob(f"{NAME}*")],
         *[f"mount {line}" for line in Path("/proc/self/mounts").read_text().splitlines() if NAME in line],
         *[f"link {line}" for line in links.splitlines() if "spark-" in line or "rail" in line],
+        *[f"nspawn {path}" for path in Path("/run/systemd/nspawn").glob("propagate/spark-*")],
         *[f"cgroup {path}" for path in Path("/sys/fs/cgroup").glob(f"**/lab-{NAME}*")],
         *[f"process {path.name}" for path in Path("/proc").glob("[0-9]*") if NAME in command_line(path)],
     ]
