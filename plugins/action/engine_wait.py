@@ -70,6 +70,7 @@ class ActionModule(ActionBase):
             if "outcome" not in look:
                 return look
             look["seconds"] = round(time.monotonic() - began, 1)
+            look["findings"] = [{**found, "hosts": [host]} for found in look["findings"]]
             if mark_of(look) != printed:
                 printed = mark_of(look)
                 self._display.display(f"{host}: {look['phase']} ({look['seconds']:.0f} s)")

@@ -49,7 +49,7 @@ _CONCLUDING = re.compile(
 )
 _DENYING = re.compile(
     r"(?:\b(?:not|never|cannot|instead of|rather than|neither|nor|nicht|pas)|n['’]t|≠|!=|\bне|不是|并非|並非)"
-    rf"{_FILLER}{_OPENING}$",
+    rf"(?:\s+(?:think|believe|say|that|it(?:['’]s)?|is))*{_FILLER}{_OPENING}$",
     re.IGNORECASE,
 )
 _DENIED = re.compile(

@@ -163,7 +163,7 @@ def _refusal(response: HTTPResponse) -> str:
     except ValueError:
         said = body[:200].decode("utf-8", "replace").strip()
     hint = {401: " (is api_key right?)", 403: " (is api_key right?)", 404: " (are url and model right?)"}
-    return f"HTTP {response.status} {response.reason}{hint.get(response.status, '')}: {said}".rstrip(": ")
+    return f"HTTP {response.status} {response.reason}{hint.get(response.status, '')}: {said}".rstrip(": .")
 
 
 def _receive(response: HTTPResponse, limit: int, collector: _Collector) -> None:

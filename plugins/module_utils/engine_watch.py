@@ -44,7 +44,7 @@ def journal_of(invocation_id: str | None) -> list[str]:
     """The lines of one start of a unit; empty where it never started or there is no journal."""
     if not invocation_id:
         return []
-    argv = ["journalctl", "--no-pager", "--output=cat", f"--lines={JOURNAL_LINES}"]
+    argv = ["journalctl", "--all", "--no-pager", "--output=cat", f"--lines={JOURNAL_LINES}"]
     return commands.ask([*argv, f"_SYSTEMD_INVOCATION_ID={invocation_id}"], timeout_s=30).out.splitlines()
 
 

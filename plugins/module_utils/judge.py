@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 
 from .answers import Answer, number_given, text_given
-from .degeneration import Loop, broken_characters_in, loop_in, markup_in, without_code, without_markup
+from .loops import Loop, loops_in
+from .markup import broken_characters_in, markup_in, without_code, without_markup
 from .numerals import read_number
 from .scripts import Foreign, families_in, foreign_in
 
@@ -66,12 +67,15 @@ def worst_of(verdicts: list[str]) -> str:
     return min(verdicts, key=VERDICTS.index)
 
 
-def _unasked_loop(content: _Content) -> Loop | None:
-    """The repetition in the text, None if it has none or the prompt asks for it."""
-    loop = loop_in(without_code(content.text) if content.finished else content.text)
-    if loop is None:
-        return None
-    return None if (_ASKS_TO_COUNT if loop.counts else _ASKS_TO_REPEAT).search(content.prompt) else loop
+def _unasked_loops(content: _Content) -> list[Loop]:
+    """The repetitions in the text that the prompt does not ask for, the fatal ones first."""
+    text = without_code(content.text) if content.finished else content.text
+    unasked = [
+        loop
+        for loop in loops_in(text, cut=not content.finished)
+        if not (_ASKS_TO_COUNT if loop.kind == "counts" else _ASKS_TO_REPEAT).search(content.prompt)
+    ]
+    return sorted(unasked, key=lambda loop: not _is_fatal(loop, content))
 
 
 def _is_fatal(loop: Loop, content: _Content) -> bool:
@@ -106,7 +110,7 @@ def _inspect(content: _Content, expected: str | None) -> tuple[str | None, list[
     bare = without_markup(content.text)
     flaws: list[str] = []
     signs = 0
-    if loop := _unasked_loop(content):
+    for loop in _unasked_loops(content)[:1]:
         if _is_fatal(loop, content):
             return str(loop), flaws
         flaws.append(str(loop))
@@ -139,10 +143,14 @@ def _inspect(content: _Content, expected: str | None) -> tuple[str | None, list[
 
 
 def _reasoning_fault(prompt: str, reasoning: str, answered: bool, right: bool) -> str | None:
-    """Why the reasoning is degenerate. Thinking in another language is the model's own affair."""
+    """Why the reasoning is degenerate.
+
+    Thinking in another language, and going over the same thoughts on the way to an answer, is the model's own affair.
+    """
     thought = _Content(prompt, reasoning, right, answered)
-    if (loop := _unasked_loop(thought)) and _is_fatal(loop, thought):
-        return f"the reasoning {loop}"
+    for loop in _unasked_loops(thought):
+        if _is_fatal(loop, thought) and not (answered and loop.kind == "wanders"):
+            return f"the reasoning {loop}"
     if (foreign := foreign_in(reasoning, prompt)) and len(foreign.families) >= 3:
         return "the reasoning mixes scripts without sense"
     return None

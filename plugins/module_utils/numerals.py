@@ -38,6 +38,8 @@ _LARGE = {"thousand": 1000, "million": 1_000_000, "billion": 1_000_000_000}
 _WORD = "|".join(sorted([*_SMALL, *_LARGE, "hundred"], key=len, reverse=True))
 _WORDS = re.compile(rf"\b(?:{_WORD})(?:(?:[\s,-]+|\s+and\s+)(?:{_WORD}))*\b", re.IGNORECASE)
 
+_SMALL_WORD = re.compile(rf"\b(?:{'|'.join(_SMALL)})\b", re.IGNORECASE)
+
 _HAN_DIGITS = {
     **{sign: value for value, sign in enumerate("〇一二三四五六七八九")},
     "零": 0,
@@ -131,6 +133,11 @@ def _han(signs: str) -> int:
             total += max(group + digit, 1) * unit
             group = digit = 0
     return total + group + digit
+
+
+def small_words_as_digits(text: str) -> str:
+    """The text with "one" to "nineteen" and the tens written as digits, each word for itself."""
+    return _SMALL_WORD.sub(lambda word: str(_SMALL[word.group().lower()]), text)
 
 
 def find_spelled_numbers(text: str) -> Iterator[Number]:

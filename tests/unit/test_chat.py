@@ -112,7 +112,7 @@ def error(status, body):
         ),
         (
             error("404 Not Found", {"error": {"message": "The model `x` does not exist."}}),
-            "The model `x` does not exist.",
+            "The model `x` does not exist",
         ),
         (error("404 Not Found", {"detail": "Not Found"}), "HTTP 404 Not Found (are url and model right?)"),
         (error("400 Bad Request", {"error": {"message": "1 validation error"}}), "1 validation error"),

@@ -207,6 +207,7 @@ def test_it_fails_at_once_with_cause_remedy_and_last_lines(wait):
     failed = f"{UNIT} on spark-a failed after 5 s (last phase: loading weights, 31 of 48 shards)"
     assert result["msg"].startswith(f"{failed}: The GPU ran out of memory. Lower gpu-memory-utilization")
     assert result["msg"].endswith(BROKEN[-1])
+    assert result["findings"][0]["hosts"] == ["spark-a"]
     assert module.call_count == 2
 
 
