@@ -45,13 +45,17 @@ def create(node: Node) -> None:
 
 
 def management(node: Node) -> str:
-    """Netplan configuration of the link that Ansible comes by. The rails have none: see fabric."""
+    """Netplan configuration of the link that Ansible comes by; the rails have none.
+
+    Nobody advertises a router here: to wait for one makes network-online.target 12 s late.
+    """
     return f"""network:
   version: 2
   renderer: networkd
   ethernets:
     {settings.MANAGEMENT}:
       addresses: [{node.address}/24]
+      accept-ra: false
       routes:
         - to: default
           via: {node.lab.client_address}

@@ -103,3 +103,8 @@ def test_checkpoints_are_there_for_every_user(pair):
     script = "cd /srv/models && runuser -u nobody -- sha256sum lab*/model.safetensors"
     digests = [line.split()[0] for line in pair.sh("spark-a", script).splitlines()]
     assert len(digests) == len(set(digests)) == 4
+
+
+@pytest.mark.parametrize("node", BOTH)
+def test_the_network_is_online_when_ssh_answers(pair, node):
+    pair.sh(node, "timeout 5 systemctl start network-online.target")
