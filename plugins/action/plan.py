@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 from ansible.plugins.action import ActionBase
 from ansible_collections.tandem.spark.plugins.module_utils import engine_config
+from ansible_collections.tandem.spark.plugins.module_utils.engine_state import UNITS
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding, worst_first
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
 from ansible_collections.tandem.spark.plugins.plugin_utils import variables
@@ -79,6 +80,7 @@ class ActionModule(ActionBase):
                 for number, role in enumerate(("head", "worker"))
             },
             role="head" if rank.number == 0 else "worker",
+            unit=UNITS[min(rank.number, 1)],
         )
         return result
 

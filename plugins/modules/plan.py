@@ -72,6 +72,11 @@ role:
   returned: success
   type: str
   sample: head
+unit:
+  description: The unit of this host's rank.
+  returned: success
+  type: str
+  sample: tandem-head.service
 findings:
   description: What is wrong with the inventory or with the plan.
   returned: always

@@ -84,16 +84,15 @@ def cabled(node: Mapping) -> list[str]:
     PCI order, not name order: the first function of a cage is rail 0 on every box, whatever the names are.
     """
     links, management = _links(node), _management(node)
-    netdevs = [
-        port["netdev"]
+    found = [
+        (device["pci"] or "~", port["netdev"])
         for device in node["ibv"]["devices"]
         for port in device["ports"]
-        if port["netdev"] in links
-        and port["link_layer"] == "Ethernet"
-        and links[port["netdev"]]["carrier"]
+        if port["link_layer"] == "Ethernet"
+        and links.get(port["netdev"], {}).get("carrier")
         and port["netdev"] not in management
     ]
-    return sorted(netdevs, key=lambda name: (links[name].get("pci") or "~", name))
+    return [netdev for _pci, netdev in sorted(found)]
 
 
 def _wanted_rails(rank: Rank) -> list[Mapping]:

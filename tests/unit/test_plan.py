@@ -28,24 +28,26 @@ VARIABLES = {
 }
 
 
-def link(name, pci=None, carrier=True, addresses=()):
-    return {"name": name, "pci": pci, "carrier": carrier, "addresses": list(addresses), "mtu": 1500}
+def link(name, carrier=True, addresses=()):
+    return {"name": name, "carrier": carrier, "addresses": list(addresses), "mtu": 1500}
 
 
 def node(rails=("enp1s0f0np0", "enP2p1s0f0np0"), management="192.168.1.10/24"):
     """A node as node_info sees it: two cabled functions of one cage and a management link."""
-    pci = ("0000:01:00.0", "0002:01:00.0", "0000:01:00.1", "0002:01:00.1")
-    links = [link("lo"), link("eth0", addresses=[management])]
-    links += [link(name, pci[number]) for number, name in enumerate(rails)]
     devices = [
-        {"name": f"roce{number}", "ports": [{"netdev": name, "link_layer": "Ethernet"}]}
+        {
+            "name": f"roce{number}",
+            "pci": f"000{2 * number}:01:00.0",
+            "ports": [{"netdev": name, "link_layer": "Ethernet"}],
+        }
         for number, name in enumerate(rails)
     ]
+    links = [link("lo"), link("eth0", addresses=[management]), *(link(name) for name in rails)]
     return {
         "arch": "aarch64",
         "python": {"version": "3.12.3"},
         "network": {"links": links, "management": [{"name": "eth0", "reasons": ["default route"]}]},
-        "ibv": {"devices": devices},
+        "ibv": {"devices": devices[::-1]},
         "listeners": [],
         "gpu": {"processes": []},
     }
