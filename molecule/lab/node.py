@@ -83,9 +83,8 @@ def power_on(node: Node) -> None:
             start_new_session=True,
         )
     # A new process shows its command line a moment after its start.
-    wait_until(
-        lambda: is_on(node), 10, f"a power supply for {node.name}; its console is in {node.console}", 0.001
-    )
+    what = f"a power supply for {node.name}; its console is in {node.console}"
+    wait_until(lambda: is_on(node), 10, what, interval_s=0.001)
 
 
 def power_off(node: Node) -> None:
