@@ -31,6 +31,7 @@ _OPERATORS = (
     (re.compile(r"(?<=[\d)])\s*(?:plus|加)\s*(?=[\d(])"), " + "),
     (re.compile(r"(?<=[\d)])\s*(?:minus|减|減)\s*(?=[\d(])"), " - "),
 )
+_LONGEST = 16384  # characters looked at, from the end, where answers stand
 _BOX = re.compile(r"\\boxed\s*\{([^{}]*)\}")
 
 _FILLER = (
@@ -175,6 +176,7 @@ def _hedged(text: str, claim: _Claim, numbers: list[Number]) -> bool:
 
 def number_given(text: str, expected: Fraction, prompt: str) -> Answer:
     """The number that `text` answers `prompt` with, held against `expected`."""
+    text = text[-_LONGEST:]
     boxes = _BOX.findall(text)
     text = _tidy(boxes[-1] if boxes else _BOX.sub(r"\1", text))
     numbers = find_numbers(text)

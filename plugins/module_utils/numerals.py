@@ -16,12 +16,14 @@ from fractions import Fraction
 _GROUPED = r"\d{1,3}(?:(?P<sep>[,'’_\u00a0\u2009\u202f]|\{,\}|\\,)\d{3}(?:(?P=sep)\d{3})*)(?!\d)(?:\.\d+)?"
 _SPACED = r"(?<!\d )\d{1,3}(?: \d{3})+(?! ?\d)(?:[.,]\d+)?"
 _DOTTED = r"\d{1,3}(?:\.\d{3})+(?!\d)(?:,\d+)?"
-_PLAIN = r"\d+(?:\.\d+|,\d+(?!,?\d))?(?:[eE][+-]?\d+)?"
+_PLAIN = r"\d+(?:\.\d+|,\d+(?!,?\d))?(?:[eE][+-]?\d{1,3}(?!\d))?"
 _NUMBER = re.compile(
     rf"(?<![A-Za-z_\d])(?<!\d\.)(?:{_GROUPED}|{_SPACED}|{_DOTTED}|{_PLAIN})(?!\d|[A-Za-z_]+\d)"
 )
+_LONGEST = 100  # characters; Python refuses to read integers of thousands of digits, and nobody expects them
 # A minus stands right before the number, and neither a number nor a word right before it: "is -5", "(-5)".
 _SIGN = re.compile(r"(?:^|[^\w)\]\s-]|[^\d)\]\s]\s+)-$")
+_RATIO = re.compile(r"-?\d{1,99}/0*[1-9]\d{0,99}")
 _SAME = str.maketrans({"−": "-", "，": ",", "．": ".", "٬": ",", "٫": "."})
 
 _SMALL = {
@@ -84,6 +86,8 @@ def find_numbers(text: str) -> list[Number]:
     """Every number written in digits, in order. `text` has passed ascii_digits()."""
     found = []
     for match in _NUMBER.finditer(text):
+        if len(match.group()) > _LONGEST:
+            continue
         values = _readings(match.group())
         start = match.start()
         if _SIGN.search(text[max(0, start - 8) : start]):
@@ -99,10 +103,9 @@ def read_number(text: str) -> Fraction | None:
     numbers = find_numbers(text)
     if len(numbers) == 1 and (numbers[0].start, numbers[0].end) == (0, len(text)):
         return numbers[0].value
-    try:
+    if _RATIO.fullmatch(text):
         return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        return None
+    return None
 
 
 def _english(words: str) -> int:
@@ -145,4 +148,5 @@ def find_spelled_numbers(text: str) -> Iterator[Number]:
     for match in _WORDS.finditer(text):
         yield Number(match.start(), match.end(), (Fraction(_english(match.group())),))
     for match in _HAN.finditer(text):
-        yield Number(match.start(), match.end(), (Fraction(_han(match.group())),))
+        if len(match.group()) <= _LONGEST:
+            yield Number(match.start(), match.end(), (Fraction(_han(match.group())),))

@@ -329,3 +329,20 @@ def test_the_worst_verdict_counts():
 def test_a_text_of_ten_thousand_numbers_is_judged():
     text = " ".join(str(n * 7919 % 100_003) for n in range(10_000))
     assert verdict(text).verdict == "wrong"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e999999999",
+        "9" * 5000,
+        "三" * 5000,
+        "(" * 50_000,
+        "1=" * 20_000,
+        "\\boxed{" * 5000,
+        "1/0 = 391/0",
+        "²³½Ⅻ",
+    ],
+)
+def test_no_text_is_too_strange_to_be_judged(text):
+    assert verdict(text, finish="stop").verdict in ("wrong", "degenerate")
