@@ -133,7 +133,8 @@ EXAMPLES = r"""
     url: http://192.168.50.11:8888
     model: deepseek-v4-flash
     cases:
-      - {prompt: What is the capital of France?, expected: Paris}
+      - prompt: What is the capital of France?
+        expected: Paris
 """
 
 RETURN = r"""
@@ -212,8 +213,8 @@ ARGUMENTS = {
     "questions": {"type": "int"},
     "thinking": {"type": "list", "elements": "bool", "default": [False]},
     "concurrency": {"type": "int", "default": 1},
-    "max_tokens": {"type": "int", "default": 64},
-    "max_tokens_thinking": {"type": "int", "default": 2048},
+    "max_tokens": {"type": "int", "default": 64, "no_log": False},
+    "max_tokens_thinking": {"type": "int", "default": 2048, "no_log": False},
     "request_timeout": {"type": "float", "default": 120.0},
     "total_timeout": {"type": "float", "default": 600.0},
     "ask_again": {"type": "bool", "default": False},
