@@ -18,25 +18,32 @@ import pytest
 
 PROJECT = Path(__file__).parents[3]
 LAB_PROGRAM = PROJECT / "molecule" / "lab" / "lab.py"
-INVENTORY = Path(os.environ.get("LAB_DIR", "/var/lib/tandem-lab"), os.environ.get("LAB", "tandem"), "inventory")
+INVENTORY = Path(
+    os.environ.get("LAB_DIR", "/var/lib/tandem-lab"), os.environ.get("LAB", "tandem"), "inventory"
+)
 NODES = ("spark-a", "spark-b")
 UNITS = {"spark-a": "tandem-head.service", "spark-b": "tandem-worker.service"}
 API = "http://192.168.50.11:8888"
 # What a run of site.yml could change: every file that is not the engine's own or a log, with its content's traces.
 STATE = r"""
 find /etc /opt/tandem /usr/local /var/lib/tandem /run/tandem /run/netplan /run/systemd/network \
-     -path /opt/tandem/runtime -prune -o -name __pycache__ -prune -o ! -type d -printf '%p %T@ %s %m %u %l\n' 2>/dev/null | sort
+     -path /opt/tandem/runtime -prune -o -name __pycache__ -prune \
+     -o ! -type d -printf '%p %T@ %s %m %u %l\n' 2>/dev/null | sort
 ls -d /opt/tandem/runtime/*
 ip -br addr; ip -o link | sed 's/qlen.*//'
-systemctl show -p Id,InvocationID,ActiveEnterTimestampMonotonic tandem-head.service tandem-worker.service systemd-networkd.service
+systemctl show -p Id,InvocationID,ActiveEnterTimestampMonotonic tandem-head tandem-worker systemd-networkd
 """
 
 
 def lab(*words: str, check: bool = True) -> str:
     """Runs a command of the lab and returns what it printed."""
-    done = subprocess.run([sys.executable, str(LAB_PROGRAM), *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(LAB_PROGRAM), *words], capture_output=True, text=True, check=False
+    )
     if check and done.returncode:
-        raise AssertionError(f"lab.py {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        raise AssertionError(
+            f"lab.py {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 
@@ -61,7 +68,9 @@ class Run:
     @property
     def changed(self) -> dict[str, int]:
         recap = self.text.split("PLAY RECAP")[-1]
-        return {host: int(count) for host, count in re.findall(r"^(\S+)\s+:.*?changed=(\d+)", recap, re.MULTILINE)}
+        return {
+            host: int(count) for host, count in re.findall(r"^(\S+)\s+:.*?changed=(\d+)", recap, re.MULTILINE)
+        }
 
     @property
     def payloads(self) -> dict[str, int]:
@@ -81,19 +90,41 @@ def site(*words: str) -> Run:
     begun = time.monotonic()
     done = subprocess.run(
         ["ansible-playbook", str(PROJECT / "site.yml"), "-i", str(INVENTORY), *words],
-        cwd=PROJECT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        cwd=PROJECT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
     )
     return Run(done.returncode, done.stdout, time.monotonic() - begun)
 
 
 def ask(question: str = "What is 17 x 23?", timeout_s: int = 60) -> str | None:
     """Asks the API from the management network; None where nothing came back."""
-    body = json.dumps({
-        "model": "deepseek-v4-flash", "messages": [{"role": "user", "content": question}], "temperature": 0,
-        "max_tokens": 32, "chat_template_kwargs": {"thinking": False},
-    })
-    text = lab("client", "--", "curl", "-s", "-m", str(timeout_s), f"{API}/v1/chat/completions",
-               "-H", "Content-Type: application/json", "-d", body, check=False)
+    body = json.dumps(
+        {
+            "model": "deepseek-v4-flash",
+            "messages": [{"role": "user", "content": question}],
+            "temperature": 0,
+            "max_tokens": 32,
+            "chat_template_kwargs": {"thinking": False},
+        }
+    )
+    text = lab(
+        "client",
+        "--",
+        "curl",
+        "-s",
+        "-m",
+        str(timeout_s),
+        f"{API}/v1/chat/completions",
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        body,
+        check=False,
+    )
     try:
         return json.loads(text)["choices"][0]["message"]["content"]
     except (ValueError, LookupError, TypeError):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import NODES, site, shell, state
+
+from conftest import NODES, shell, site, state
 
 RAIL, TWIN = "enp1s0f0np0", "enP2p1s0f0np0"
 
@@ -20,14 +21,23 @@ def rails(*pairs):
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"tandem_fabric_mut": 1500}, ["plan.variable.unknown", "tandem_fabric_mut", "did you mean tandem_fabric_mtu?"]),
+        (
+            {"tandem_fabric_mut": 1},
+            ["plan.variable.unknown", "tandem_fabric_mut", "did you mean tandem_fabric_mtu?"],
+        ),
         ({"tandem_fabric_mtu": "big"}, ["plan.variable.wrong", "tandem_fabric_mtu", "int"]),
         ({"tandem_checkpoint_path": ["/srv"]}, ["plan.variable.wrong", "found a list"]),
         ({"tandem_profile": "v5"}, ["plan.profile.unknown", "rehearsal, v4-flash-next"]),
-        ({"tandem_fabric_supernet": "192.168.50.0/24"}, ["plan.rail.subnet_taken", "a management interface", "eth0"]),
+        (
+            {"tandem_fabric_supernet": "192.168.50.0/24"},
+            ["plan.rail.subnet_taken", "a management interface", "eth0"],
+        ),
         ({"tandem_fabric_rails": [{"netdev": "eth0"}]}, ["plan.rail.management", "eth0"]),
         (rails((RAIL, "10.1.1.1/24")), ["plan.rail.address_twice", "10.1.1.1"]),
-        ({"tandem_profile_overrides": {"tensor_parallel_size": 4}}, ["plan.ranks.tensor_parallel", "4 ranks"]),
+        (
+            {"tandem_profile_overrides": {"tensor_parallel_size": 4}},
+            ["plan.ranks.tensor_parallel", "4 ranks"],
+        ),
         ({"tandem_profile_overrides": {"engine": {"flags": {"dtype": ""}}}}, ["plan.profile.wrong", "dtype"]),
         (
             {"tandem_fabric_mut": 1, "tandem_fabric_supernet": "192.168.50.0/24", "tandem_master_port": "x"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from conftest import NODES, ask, shell, site
 
 OTHER = json.dumps({"tandem_profile_overrides": {"engine": {"flags": {"max-model-len": 2048}}}})

@@ -28,7 +28,10 @@ def index(node: str) -> str:
 def restart() -> None:
     """What an operator types: both down, then worker and head."""
     shell(HEAD, "systemctl stop tandem-head")
-    shell(WORKER, "systemctl stop tandem-worker; echo 0 > /proc/sys/vm/drop_caches; systemctl start tandem-worker")
+    shell(
+        WORKER,
+        "systemctl stop tandem-worker; echo 0 > /proc/sys/vm/drop_caches; systemctl start tandem-worker",
+    )
     shell(HEAD, "systemctl start tandem-head")
 
 
@@ -47,7 +50,9 @@ def test_indices_that_moved_are_followed_at_the_next_start():
 
 def test_a_start_without_its_rail_is_refused_with_a_reason():
     shell(WORKER, "systemctl stop tandem-worker; ip link set enp1s0f0np0 mtu 1500")
-    said = shell(WORKER, "/opt/tandem/bin/tandem fabric --env 2>&1; test ! -e /run/tandem/fabric.env && echo gone", check=False)
+    said = shell(
+        WORKER, "tandem fabric --env 2>&1; test ! -e /run/tandem/fabric.env && echo gone", check=False
+    )
     assert "enp1s0f0np0" in said and "1500" in said and "9000" in said and said.endswith("gone")
     assert "Traceback" not in said
     shell(WORKER, "ip link set enp1s0f0np0 mtu 9000")
