@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        _, args = self.validate_argument_spec(argument_spec=ARGUMENTS)
+        args = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
         if self._task.check_mode:
             untouched = {"ready": False, "seconds": 0.0, "phase": "not looked", "findings": []}
             return {**result, **untouched, "changed": False}

@@ -38,7 +38,7 @@ def draw_products(count: int, low: int, high: int, rng: random.Random | None = N
     rng = rng or random.SystemRandom()
     spread = high - low + 1
     products: set[int] = set()
-    for _ in range(count):
+    while len(products) < count:
         for _attempt in range(100):
             a, b = low + rng.randrange(max(spread, 1)), low + rng.randrange(max(spread, 1))
             # An operand that equals its product, or one that another stream answers, proves nothing.

@@ -75,4 +75,4 @@ FATAL = tuple(
 
 def fatal_in(line: str) -> int | None:
     """The place in FATAL of the cause that a line tells, None for a harmless line."""
-    return next((place for place, (_, pattern) in enumerate(FATAL) if pattern.search(line)), None)
+    return next((place for place, fault in enumerate(FATAL) if fault[1].search(line)), None)

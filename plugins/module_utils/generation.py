@@ -84,7 +84,9 @@ def _ask_in_streams(
             replies[index] = ask_one(questions[index], min(patience.request_s, left))
 
     # Daemons, because a name look-up cannot be cut short and must not hold up the end of the process.
-    streams = [threading.Thread(target=work, daemon=True) for _ in range(min(concurrency, len(questions)))]
+    streams = [
+        threading.Thread(target=work, daemon=True) for stream in range(min(concurrency, len(questions)))
+    ]
     for stream in streams:
         stream.start()
     for stream in streams:

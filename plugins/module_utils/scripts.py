@@ -113,5 +113,6 @@ def foreign_in(text: str, prompt: str) -> Foreign | None:
     ]
     if not found:
         return None
-    share = sum(sum(map(str.isalpha, letters)) for _, letters in found) / sum(map(str.isalpha, text))
-    return Foreign(frozenset(family for family, _ in found), share, len(found), found[0][1])
+    families, stretches = zip(*found, strict=True)
+    share = sum(map(str.isalpha, "".join(stretches))) / sum(map(str.isalpha, text))
+    return Foreign(frozenset(families), share, len(found), stretches[0])
