@@ -68,12 +68,16 @@ class Host:
     # Files
 
     def read(self, path: str) -> str | None:
-        """The text of a file, None where there is none."""
+        """The text of a file, None where there is none; RailsError where it cannot be read."""
         try:
             with open(self.path(path), encoding="utf-8", errors="replace") as stream:
                 return stream.read()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise RailsError(
+                f"{path} could not be read ({error.strerror}): look at it with `ls -ld`"
+            ) from error
 
     def find(self, pattern: str) -> list[str]:
         """Paths that match, as the node names them, sorted."""
@@ -96,7 +100,8 @@ class Host:
 
     def write_all(self, texts: Mapping[str, str | None], mode: int = 0o644) -> bool:
         """Write several files; True if any changed."""
-        return any([self.write(path, text, mode) for path, text in texts.items()])
+        changed = [self.write(path, text, mode) for path, text in texts.items()]
+        return any(changed)
 
     def back_up(self, paths: Sequence[str]) -> None:
         """Keep a copy of each file as it was first found."""

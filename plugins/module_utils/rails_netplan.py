@@ -86,7 +86,8 @@ def load(host: Host, netdevs: Sequence[str], wrote: bool) -> bool:
             os.makedirs(os.path.dirname(scratch + path), exist_ok=True)
             shutil.copy(host.path(path), scratch + path)
         host.run(["netplan", "generate", "--root-dir", scratch])
-        return any([_take_over(host, scratch, netdev) for netdev in netdevs])
+        changed = [_take_over(host, scratch, netdev) for netdev in netdevs]
+        return any(changed)
 
 
 def _take_over(host: Host, scratch: str, netdev: str) -> bool:

@@ -280,3 +280,10 @@ def test_netplan_files_are_for_root_alone_and_networkd_can_read_its_own(node, ba
     make(node, backend)
     modes = {Path(node.path(path)).stat().st_mode & 0o777 for path in own_paths(node)}
     assert modes == ({0o600} if backend is rails_netplan else {0o644})
+
+
+def test_a_folder_in_the_place_of_a_file_is_said(node, backend):
+    path = next(iter(backend.persistent([A])))
+    node.put(f"{path}/x", "")
+    with pytest.raises(RailsError, match=f"{path} could not be read"):
+        look(node, backend)
