@@ -36,12 +36,11 @@ def draw_products(count: int, low: int, high: int, rng: random.Random | None = N
     Raises ValueError if the range has too few.
     """
     rng = rng or random.SystemRandom()
-    spread = high - low + 1
     products: set[int] = set()
     while len(products) < count:
-        for _attempt in range(100):
-            a, b = low + rng.randrange(max(spread, 1)), low + rng.randrange(max(spread, 1))
-            # An operand that equals its product, or one that another stream answers, proves nothing.
+        for _attempt in range(1000):
+            a, b = rng.randint(low, high), rng.randint(low, high)
+            # 1 x 23 is answered by repeating an operand, and a product asked twice tells no streams apart.
             if a * b not in products and a * b not in (a, b):
                 break
         else:
