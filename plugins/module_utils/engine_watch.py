@@ -82,7 +82,12 @@ def conclude(
     log = read_log(journal)
     cause = _cause(name, unit, log, journal, started_anew)
     answers = log.kv_gib is not None if headless else health == 200
-    phase = "preparing the start" if unit["active"] == "activating" else phase_of(log)
+    if unit["active"] == "activating":
+        phase = "preparing the start"
+    elif unit["active"] == "active" and log == EngineLog():  # its imports take a while and say nothing
+        phase = "starting"
+    else:
+        phase = phase_of(log)
     if cause:
         outcome = "failed"
     elif unit["active"] == "active" and answers:

@@ -30,7 +30,7 @@ def unit(active="active", sub="running", result="success", load="loaded", invoca
     ("found", "journal", "health", "headless", "outcome", "phase"),
     [
         (unit("activating", "start-pre"), [], None, False, "waiting", "preparing the start"),
-        (unit(), [], None, False, "waiting", "not started"),
+        (unit(), [], None, False, "waiting", "starting"),
         (unit(), LOADING, None, False, "waiting", "loading weights, 31 of 48 shards"),
         (unit(), SERVING, None, False, "waiting", "serving"),
         (unit(), SERVING, 503, False, "waiting", "serving"),
