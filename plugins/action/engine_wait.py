@@ -9,14 +9,7 @@ import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-
-ARGUMENTS = {
-    "unit": {"type": "str", "required": True},
-    "url": {"type": "str"},
-    "timeout": {"type": "float", "default": 3600.0},
-    "interval": {"type": "float", "default": 5.0},
-    "invocation_id": {"type": "str"},
-}
+from ansible_collections.tandem.spark.plugins.module_utils.engine_watch import ARGUMENTS
 
 
 def mark_of(look: dict[str, Any]) -> tuple[str, int]:

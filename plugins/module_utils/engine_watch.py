@@ -13,6 +13,14 @@ from .engine_log import EngineLog, read_log
 from .findings import Finding, finding
 from .http_exchange import get_status
 
+# Options of the module engine_wait, and of the action plugin that calls it.
+ARGUMENTS = {
+    "unit": {"type": "str", "required": True},
+    "url": {"type": "str"},
+    "timeout": {"type": "float", "default": 3600.0},
+    "interval": {"type": "float", "default": 5.0},
+    "invocation_id": {"type": "str"},
+}
 JOURNAL_LINES = 20_000  # a boot writes some hundred; the rest would be requests served long after it
 SHOWN_LINES = 20
 HEALTH_TIMEOUT_S = 5.0

@@ -14,16 +14,12 @@ from typing import Any
 
 from .arithmetic import Case
 from .chat import Endpoint, Reply, ask
+from .findings import Finding, finding, worst_first
 from .judge import Judgement, judge
+from .proof import answers_of_another
+from .questions import Question
 
 _LONGEST_TEXT = 20_000  # characters kept of a text in the results
-
-
-@dataclass(frozen=True)
-class Question:
-    case: Case
-    thinking: bool
-    max_tokens: int
 
 
 @dataclass(frozen=True)
@@ -119,3 +115,34 @@ def check(
         if ask_again and result["verdict"] == "wrong":
             (result["again"],) = _ask_in_streams([question], 1, ask_one, patience, deadline)
     return results
+
+
+def findings_of(cases: list[dict[str, Any]], url: str) -> list[Finding]:
+    """One finding for each kind of trouble, with the first case that shows it."""
+    found = []
+    for verdict in ("unreachable", "degenerate", "wrong", "inconclusive"):
+        hit = [case for case in cases if case["verdict"] == verdict]
+        if hit:
+            evidence = f"{hit[0]['prompt']}: {hit[0]['why']}"
+            found.append(
+                finding(
+                    f"generation.{verdict}",
+                    evidence=evidence,
+                    count=len(hit),
+                    asked=len(cases),
+                    url=url.rstrip("/"),
+                )
+            )
+    for case in cases:
+        other = answers_of_another(case, cases) if case["verdict"] == "wrong" else None
+        if other:
+            evidence = (
+                f"{case['prompt']} was answered with {other['expected']}, as {other['prompt']} should be"
+            )
+            found.append(finding("generation.crossed", evidence=evidence))
+            break
+    flawed = [case for case in cases if case["verdict"] == "correct" and case["glitches"]]
+    if flawed:
+        evidence = f"{flawed[0]['prompt']}: {flawed[0]['glitches'][0]}"
+        found.append(finding("generation.glitch", evidence=evidence, count=len(flawed), asked=len(cases)))
+    return worst_first(found)

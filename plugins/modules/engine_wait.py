@@ -119,15 +119,7 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils.engine_watch import look
-
-ARGUMENTS = {
-    "unit": {"type": "str", "required": True},
-    "url": {"type": "str"},
-    "timeout": {"type": "float", "default": 3600.0},
-    "interval": {"type": "float", "default": 5.0},
-    "invocation_id": {"type": "str"},
-}
+from ansible_collections.tandem.spark.plugins.module_utils.engine_watch import ARGUMENTS, look
 
 
 def main() -> None:

@@ -181,18 +181,11 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils.arithmetic import (
-    Case,
-    draw_products,
-    product_asked,
-)
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
-from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding, worst_first
-from ansible_collections.tandem.spark.plugins.module_utils.generation import Patience, Question, check
-from ansible_collections.tandem.spark.plugins.module_utils.judge import ANSWER_KINDS, kind_of, worst_of
-from ansible_collections.tandem.spark.plugins.module_utils.numerals import read_number
-from ansible_collections.tandem.spark.plugins.module_utils.proof import answers_of_another, conclude
-from ansible_collections.tandem.spark.plugins.module_utils.quality import QUALITY
+from ansible_collections.tandem.spark.plugins.module_utils.generation import Patience, check, findings_of
+from ansible_collections.tandem.spark.plugins.module_utils.judge import ANSWER_KINDS, worst_of
+from ansible_collections.tandem.spark.plugins.module_utils.proof import conclude
+from ansible_collections.tandem.spark.plugins.module_utils.questions import questions_of
 
 ARGUMENTS = {
     "url": {"type": "str", "required": True},
@@ -220,87 +213,6 @@ ARGUMENTS = {
     "ask_again": {"type": "bool", "default": False},
     "fail_on_incorrect": {"type": "bool", "default": True},
 }
-POSITIVE = (
-    "questions",
-    "concurrency",
-    "max_tokens",
-    "max_tokens_thinking",
-    "request_timeout",
-    "total_timeout",
-)
-
-
-def own_case(given: dict) -> Case:
-    """A case as its caller meant it; ValueError where a number is wanted and none is given."""
-    expected = given["expected"]
-    if expected is None and given["answer_kind"] in (None, "number"):
-        expected = product_asked(given["prompt"])
-    kind = given["answer_kind"] or kind_of(expected)
-    if kind == "number" and read_number(expected or "") is None:
-        raise ValueError(
-            f"{given['prompt']!r} expects {expected!r}, wanted a number, because answer_kind is number"
-        )
-    if kind == "text" and not (expected or "").strip():
-        raise ValueError(f"{given['prompt']!r} expects nothing, wanted a text, because answer_kind is text")
-    return Case(given["prompt"], expected, kind)
-
-
-def questions_of(params: dict) -> list[Question]:
-    """What to ask; ValueError with every bad option at once."""
-    given = {name: params[name] for name in POSITIVE if params[name] is not None}
-    wrong = [f"{name} is {value}, wanted more than 0" for name, value in given.items() if value <= 0]
-    wrong += [f"{name} is empty" for name in ("cases", "thinking") if params[name] == []]
-    low, high = params["operands"] if len(params["operands"]) == 2 else (1, 0)
-    if low > high:
-        wrong.append(f"operands are {params['operands']}, wanted the smallest and the largest")
-    cases: list[Case] = []
-    for own in params["cases"] or []:
-        try:
-            cases.append(own_case(own))
-        except ValueError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise ValueError("; ".join(wrong))
-    if params["suite"] == "quality":
-        cases = list(QUALITY)
-    count = params["questions"] or params["concurrency"]
-    limit = {False: params["max_tokens"], True: params["max_tokens_thinking"]}
-    return [
-        Question(case, thinking, limit[thinking])
-        for thinking in params["thinking"]
-        for case in cases or draw_products(count, low, high)
-    ]
-
-
-def findings_of(cases: list[dict], url: str) -> list[Finding]:
-    """One finding for each kind of trouble, with the first case that shows it."""
-    found = []
-    for verdict in ("unreachable", "degenerate", "wrong", "inconclusive"):
-        hit = [case for case in cases if case["verdict"] == verdict]
-        if hit:
-            evidence = f"{hit[0]['prompt']}: {hit[0]['why']}"
-            found.append(
-                finding(
-                    f"generation.{verdict}",
-                    evidence=evidence,
-                    count=len(hit),
-                    asked=len(cases),
-                    url=url.rstrip("/"),
-                )
-            )
-    for case in cases:
-        other = answers_of_another(case, cases) if case["verdict"] == "wrong" else None
-        if other:
-            evidence = (
-                f"{case['prompt']} was answered with {other['expected']}, as {other['prompt']} should be"
-            )
-            found.append(finding("generation.crossed", evidence=evidence))
-            break
-    flawed = [case for case in cases if case["verdict"] == "correct" and case["glitches"]]
-    if flawed:
-        evidence = f"{flawed[0]['prompt']}: {flawed[0]['glitches'][0]}"
-        found.append(finding("generation.glitch", evidence=evidence, count=len(flawed), asked=len(cases)))
-    return worst_first(found)
 
 
 def main() -> None:

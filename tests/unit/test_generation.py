@@ -16,10 +16,11 @@ from ansible_collections.tandem.spark.plugins.module_utils.arithmetic import (
     product_asked,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
-from ansible_collections.tandem.spark.plugins.module_utils.generation import Patience, Question, check
+from ansible_collections.tandem.spark.plugins.module_utils.generation import Patience, check, findings_of
 from ansible_collections.tandem.spark.plugins.module_utils.judge import judge
 from ansible_collections.tandem.spark.plugins.module_utils.proof import answers_of_another, conclude
 from ansible_collections.tandem.spark.plugins.module_utils.quality import QUALITY
+from ansible_collections.tandem.spark.plugins.module_utils.questions import Question, questions_of
 
 PATIENT = Patience(request_s=30, total_s=30)
 
@@ -231,3 +232,79 @@ def test_a_told_value_is_not_another_streams():
         "wrong", prompt="The code is 4182. The other is 156. What is the code?", expected="4182", text="156"
     )
     assert answers_of_another(told, [told, OTHER]) is None
+
+
+DEFAULTS = {
+    **dict.fromkeys(("suite", "cases", "questions")),
+    **{
+        "operands": [10, 99],
+        "thinking": [False],
+        "concurrency": 1,
+        "max_tokens": 64,
+        "max_tokens_thinking": 2048,
+    },
+    **{"request_timeout": 120.0, "total_timeout": 600.0},
+}
+
+
+def own(prompt, expected=None, answer_kind=None):
+    return {"prompt": prompt, "expected": expected, "answer_kind": answer_kind}
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, 1),
+        ({"concurrency": 6}, 6),
+        ({"concurrency": 6, "questions": 2}, 2),
+        ({"thinking": [False, True], "concurrency": 6}, 12),
+        ({"suite": "quality"}, len(QUALITY)),
+        ({"cases": [own("any")], "thinking": [False, True]}, 2),
+    ],
+)
+def test_options_become_questions(options, count):
+    asked = questions_of({**DEFAULTS, **options})
+    assert len(asked) == count
+    assert {question.max_tokens for question in asked} <= {64, 2048}
+    assert all((question.max_tokens == 2048) == question.thinking for question in asked)
+
+
+@pytest.mark.parametrize(
+    ("case", "expected", "kind"),
+    [
+        (own("17 x 23"), "391", "number"),
+        (own("17 x 23", "392"), "392", "number"),
+        (own("17 x 23", answer_kind="open"), None, "open"),
+        (own("any"), None, "open"),
+        (own("Capital of France?", "Paris"), "Paris", "text"),
+        (own("Spell 42", "42", "text"), "42", "text"),
+    ],
+)
+def test_own_cases_are_completed(case, expected, kind):
+    (question,) = questions_of({**DEFAULTS, "cases": [case]})
+    assert (question.case.expected, question.case.answer_kind) == (expected, kind)
+
+
+def test_every_bad_option_is_told_at_once():
+    bad = {"concurrency": 0, "thinking": [], "operands": [9, 1], "request_timeout": -1.0}
+    cases = [own("x", "many", "number"), own("x", None, "number"), own("x", " ", "text")]
+    with pytest.raises(ValueError) as told:
+        questions_of({**DEFAULTS, **bad, "cases": cases})
+    for part in (*bad, "expects 'many', wanted a number", "expects None, wanted a number", "expects nothing"):
+        assert part in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("cases", "ids"),
+    [
+        ([case()], []),
+        ([case(), {**case(), "glitches": ["stray"]}], ["generation.glitch"]),
+        ([case("wrong", text="156"), OTHER], ["generation.crossed", "generation.wrong"]),
+        ([case("degenerate"), case("unreachable")], ["generation.degenerate", "generation.unreachable"]),
+        ([case("inconclusive")], ["generation.inconclusive"]),
+    ],
+)
+def test_trouble_becomes_findings(cases, ids):
+    found = findings_of([{"glitches": [], **each} for each in cases], "http://spark-a:8888/")
+    assert [each.id for each in found] == ids
+    assert all(each.evidence for each in found)
