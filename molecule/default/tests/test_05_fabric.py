@@ -77,12 +77,12 @@ def test_a_change_that_cuts_the_peer_off_is_undone_on_every_rank(narrow):
 
 def test_a_pulled_cable_is_named_and_its_rail_not_given_up():
     before = rails()
-    lab("cable", NODES[0], FIRST, "down")
+    lab("cable", NODES[0], SECOND, "down")
     try:
         run = site("--tags", "fabric")
     finally:
-        lab("cable", NODES[0], FIRST, "up")
-    assert run.code != 0 and f"{FIRST} was a rail of this group and has no carrier now" in run.text
+        lab("cable", NODES[0], SECOND, "up")
+    assert run.code != 0 and f"{SECOND} was a rail of this group and has no carrier now" in run.text
     assert rails() == before
 
 
