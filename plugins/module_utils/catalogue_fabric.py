@@ -28,8 +28,8 @@ ENTRIES = {
     "fabric.hca.not_found": Entry(
         "error",
         "node",
-        "The HCA selector {selector} matches no device",
-        "Name one of the devices found ({found}), or leave the list empty to have the rails found",
+        "The HCA selector {selector} matches no port",
+        "Name one of those found ({found}), or leave the list empty to have the rails found",
         source=NCCL,
     ),
     "fabric.hca.selector_invalid": Entry(
@@ -74,9 +74,15 @@ ENTRIES = {
     "fabric.port.down": Entry(
         "error",
         "node",
-        "{hca} ({netdev}) is wanted but its port is {state}",
+        "{hca} ({netdev}) is wanted but the state of its port is {state}, not ACTIVE",
         "Plug the cable in, or name the port that is Up: `grep . /sys/class/infiniband/*/ports/*/state`",
         source=FACTS,
+    ),
+    "fabric.port.not_ethernet": Entry(
+        "error",
+        "node",
+        "{hca} ({netdev}) is wanted but its link layer is {layer}, not Ethernet",
+        "Name an Ethernet port: `grep . /sys/class/infiniband/*/ports/*/link_layer`",
     ),
     "fabric.port.no_carrier": Entry(
         "error",
@@ -235,7 +241,8 @@ ENTRIES = {
         "error",
         "node",
         "No HCA can be used for the fabric: {reason}",
-        "Give the rails their addresses (`ansible-playbook tandem.spark.fabric`), then look again",
+        "Plug the cable in where no port is Up; give the rails their addresses (`ansible-playbook site.yml "
+        "--tags fabric`)",
         fixed_by="fabric",
         source=FACTS,
     ),

@@ -18,7 +18,7 @@ ENTRIES = {
         "error",
         "node",
         "It is unknown by which interface this node is managed, so no interface may be changed",
-        "Run `ip -j route` on the node; name the interface with tandem_fabric_management",
+        "Run `ip route` on the node; set ansible_host to the address of its own that Ansible shall connect to",
     ),
     "host.gpu.none": Entry(
         "warning",

@@ -14,7 +14,7 @@ ENTRIES = {
         "The network of this node is written by {backend}, which the role fabric does not write yet; "
         "nothing was touched",
         "Give {netdevs} their addresses and MTU by hand, or let systemd-networkd (with or without netplan) "
-        "own them. NetworkManager comes with issue 3 of 10",
+        "own them",
     ),
     "fabric.rail.management": Entry(
         "error",

@@ -116,13 +116,13 @@ def _rail_problems(rail: PlannedRail, mtu: int, machine: Machine) -> list[str]:
         problems.append(f"The rail {netdev} {state}; wanted: a link. Check the cable and the peer's port.")
     if found_mtu != mtu:
         problems.append(
-            f"The rail {netdev} has MTU {found_mtu or 'unknown'}; wanted {mtu}. Run the playbook fabric, "
+            f"The rail {netdev} has MTU {found_mtu or 'unknown'}; wanted {mtu}. Run site.yml --tags fabric, "
             f"or `ip link set {netdev} mtu {mtu}` until then."
         )
     if not _has_address(rail, machine):
         shown = str if machine.with_prefix else (lambda address: str(address.ip))
         held = ", ".join(map(shown, machine.addresses.get(netdev, ()))) or "no IPv4 address"
-        problems.append(f"The rail {netdev} has {held}; wanted {rail.address}. Run the playbook fabric.")
+        problems.append(f"The rail {netdev} has {held}; wanted {rail.address}. Run site.yml --tags fabric.")
     return problems
 
 

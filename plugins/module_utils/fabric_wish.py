@@ -63,17 +63,19 @@ def wish(
     """Options as text -> a Wish; every one that cannot be understood is named in one WishError."""
     problems: list[str] = []
 
-    def parsed(what: str, kind: Any, texts: Iterable[str], **options: bool) -> tuple[Any, ...]:
+    def parsed(what: str, example: str, kind: Any, texts: Iterable[str], **options: bool) -> tuple[Any, ...]:
         values = []
         for text in texts:
             try:
                 values.append(kind(text, **options))
             except ValueError:
-                problems.append(f"{what} {text!r} is not an IPv4 {what}")
+                problems.append(f"{text!r} is no {what}, such as {example}")
         return tuple(values)
 
-    subnet_values = parsed("subnet", IPv4Network, subnets, strict=False)
-    peer_values = parsed("address", IPv4Address, peers)
+    subnet_values = parsed("IPv4 subnet", "192.168.177.0/29", IPv4Network, subnets, strict=False)
+    peer_values = parsed("IPv4 address of a peer", "192.168.177.2", IPv4Address, peers)
+    if min_rate_gbps is not None and not 0 <= min_rate_gbps < float("inf"):  # nan is not either
+        problems.append(f"min_rate_gbps {min_rate_gbps} is no rate, such as 100")
     if problems:
         raise WishError("; ".join(problems))
     return Wish(subnet_values, peer_values, tuple(hcas), tuple(exclude_netdevs), min_rate_gbps, gid_index)

@@ -83,6 +83,8 @@ def _occupied(folder: str, unreadable: list[str]) -> list[tuple[int, str]]:
                 continue
             if content != EMPTY_GID:
                 occupied.append((int(name), content.decode("ascii", "replace").strip()))
+    except OSError:  # the device vanished after its folder was opened
+        unreadable.append(folder)
     finally:
         close(handle)
     return sorted(occupied)

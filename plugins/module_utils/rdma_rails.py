@@ -46,16 +46,18 @@ def read_selector(
 ) -> nccl_rules.Selector | None:
     joined = ",".join(texts)
     selector = nccl_rules.parse_selector(joined)
-    names = [device.name for device in devices]
     if any(name[0] in "^=" for name, number in selector.items):
         notes.append(finding("fabric.hca.selector_invalid", selector=joined))
         return None
     for name, number in selector.items:
-        matched = [n for n in names if (n == name if selector.exact else n.startswith(name))]
+        one = replace(selector, items=((name, number),))
+        text = name if number == nccl_rules.ANY_PORT else f"{name}:{number}"
+        matched = [each.name for each in devices if any(one.listed(each.name, p.port) for p in each.ports)]
         if not matched and not selector.exclude:
-            notes.append(finding("fabric.hca.not_found", selector=name, found=", ".join(names) or "none"))
-        elif name in matched and len(matched) > 1 and number == nccl_rules.ANY_PORT:
-            notes.append(finding("fabric.hca.selector_prefix", selector=name, matched=", ".join(matched)))
+            found = ", ".join(hca for each in devices for hca in hca_names(each).values())
+            notes.append(finding("fabric.hca.not_found", selector=text, found=found or "none"))
+        elif name in matched and len(matched) > 1:
+            notes.append(finding("fabric.hca.selector_prefix", selector=text, matched=", ".join(matched)))
     return selector
 
 
@@ -77,9 +79,14 @@ def up_rails(
 def _usable(rail: UpRail, wanted: Wish, notes: list[Finding]) -> bool:
     port = rail.port
     netdev = port.netdev or "no interface"
-    if port.link_layer != "Ethernet" or port.state != "ACTIVE":
+    if port.link_layer != "Ethernet":
         if rail.named:
-            state = f"{port.state or 'in an unknown state'} on {port.link_layer or 'an unknown link layer'}"
+            layer = port.link_layer or "unknown"
+            notes.append(finding("fabric.port.not_ethernet", hca=rail.hca, netdev=netdev, layer=layer))
+        return False
+    if port.state != "ACTIVE":
+        if rail.named:
+            state = port.state or "unknown"
             notes.append(finding("fabric.port.down", hca=rail.hca, netdev=netdev, state=state))
         return False
     if port.netdev is None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import re
 import string
+from pathlib import Path
 
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils import findings
 from ansible_collections.tandem.spark.plugins.module_utils.catalogue import Entry
+from ansible_collections.tandem.spark.plugins.plugin_utils import variables
 
+ROOT = Path(__file__).parents[2]
 IDS = sorted(findings.CATALOGUE)
 
 
@@ -30,6 +33,14 @@ def test_an_entry_is_complete(finding_id):
     made = findings.finding(finding_id, ["spark-a"], "seen", **values)
     assert (made.hosts, made.evidence, made.severity) == (("spark-a",), "seen", entry.severity)
     assert json.loads(json.dumps(made.as_dict()))["hosts"] == ["spark-a"]
+
+
+@pytest.mark.parametrize("finding_id", IDS)
+def test_a_remedy_names_only_what_exists(finding_id):
+    text = findings.CATALOGUE[finding_id].summary + findings.CATALOGUE[finding_id].remedy
+    assert set(re.findall(r"\btandem_[a-z_]+", text)) <= set(variables.declared(ROOT / "roles"))
+    for name in re.findall(r"ansible-playbook (\S+)", text):
+        assert (ROOT / name).is_file(), name
 
 
 def test_a_missing_value_or_an_unknown_id_is_an_error_at_once():

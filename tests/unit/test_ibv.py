@@ -194,6 +194,18 @@ def test_a_slot_that_cannot_be_read_is_said_so(tmp_path, monkeypatch):
     assert len(port_of(tmp_path)[1].unreadable) == 1
 
 
+def test_a_device_that_vanishes_while_it_is_read_is_said_so(tmp_path, monkeypatch):
+    write_tree(tmp_path, HEAD)
+
+    def gone(handle):
+        raise FileNotFoundError(errno.ENOENT, "")
+
+    monkeypatch.setattr(gid_table.os, "listdir", gone)
+    unreadable = []
+    assert gid_table._occupied(str(tmp_path / "class/infiniband/rocep1s0f0/ports/1/gids"), unreadable) == []
+    assert len(unreadable) == 1
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_junk_in_any_file_is_no_traceback(tmp_path, seed):
     """Every file may hold anything; what is understood must still be sound."""

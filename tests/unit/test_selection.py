@@ -223,6 +223,12 @@ FINDINGS = [
     (HEALTHY, {"min_rate_gbps": 400}, {"fabric.port.slow"}),
     (LEGACY, {"hcas": ["mlx5_1"]}, {"fabric.hca.selector_prefix", "fabric.port.down"}),
     (LEGACY, {"hcas": ["=mlx5_0"]}, {"fabric.rail.half_port"}),
+    (LEGACY, {"hcas": ["=mlx5_0:2"]}, {"fabric.hca.not_found", "fabric.selection.none"}),
+    (
+        "mlx5_0 ib0 layer=InfiniBand\n",
+        {"hcas": ["mlx5_0"]},
+        {"fabric.port.not_ethernet", "fabric.selection.none"},
+    ),
     ("rocep1s0f0 enp1s0f0np0\n  2 10.9.0.1 v1\n", {}, {"fabric.gid.v1_only", "fabric.hca.unaddressed"}),
     ("rocep1s0f0 enp1s0f0np0\n  3 10.9.0.1 -\n", {}, {"fabric.gid.type_unknown", "fabric.hca.unaddressed"}),
     (
@@ -310,7 +316,9 @@ def test_twins_have_one_cage_and_slots_do_not(tmp_path):
 
 def test_options_that_cannot_be_understood_are_all_named():
     with pytest.raises(fabric_wish.WishError) as raised:
-        fabric_wish.wish(subnets=["10.9.0.0/33", "10.9.0.0/24"], peers=["fe80::1", "spark-b"])
-    for text in ("10.9.0.0/33", "fe80::1", "spark-b"):
+        fabric_wish.wish(
+            subnets=["10.9.0.0/33", "10.9.0.0/24"], peers=["fe80::1", "spark-b"], min_rate_gbps=float("nan")
+        )
+    for text in ("10.9.0.0/33", "fe80::1", "spark-b", "nan"):
         assert text in str(raised.value)
     assert "10.9.0.0/24" not in str(raised.value)
