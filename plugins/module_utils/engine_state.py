@@ -67,7 +67,7 @@ def driver_version(root: Path) -> str | None:
 
 
 def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
-    """node_info's `engine`: {current, applied, proof, runs_as, units}.
+    """node_info's `engine`: {current, applied, applied_manifest, proof, runs_as, units}.
 
     `runs_as` is what a proof holds for besides the release: driver, kernel, boot options, this boot and this start.
     `root` is read in place of /; systemd is asked only where `shown` does not carry its answer.
@@ -75,12 +75,13 @@ def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
     known = units() if shown is None else shown
     link = root / CURRENT[1:]
     current = os.path.basename(os.readlink(link)) if link.is_symlink() else None
-    proof = _text(root / f"var/lib/tandem/proofs/{current}.json") if current else None
+    applied = _text(root / "var/lib/tandem/applied")
     running = next((unit for unit in known.values() if unit["active"] == "active"), None)
     return {
         "current": current,
-        "applied": _text(root / "var/lib/tandem/applied"),
-        "proof": _json(proof),
+        "applied": applied,
+        "applied_manifest": _json(root / f"{RELEASES[1:]}/{applied}/manifest.json") if applied else None,
+        "proof": _json(root / f"var/lib/tandem/proofs/{current}.json") if current else None,
         "runs_as": {
             "driver": driver_version(root),
             "kernel": _text(root / "proc/sys/kernel/osrelease"),
@@ -92,9 +93,10 @@ def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
     }
 
 
-def _json(text: str | None) -> dict | None:
+def _json(path: Path) -> dict | None:
+    """The map that a file holds; None where there is none, or only a part of it."""
     try:
-        content = json.loads(text or "null")
+        content = json.loads(_text(path) or "null")
     except ValueError:
         return None
     return content if isinstance(content, dict) else None
@@ -119,9 +121,14 @@ def _systemctl(*words: str) -> None:
         )
 
 
+def running() -> list[str]:
+    """The units of ranks that run here, or wait for their restart."""
+    return [name for name, unit in units().items() if unit["active"] not in ("inactive", "failed")]
+
+
 def stop() -> bool:
-    """Stops whatever rank runs here; True when there was one. A unit that waits for its restart counts."""
-    up = [name for name, unit in units().items() if unit["active"] not in ("inactive", "failed")]
+    """Stops whatever rank runs here; True when there was one."""
+    up = running()
     if up:
         _systemctl("stop", *up)
     return bool(up)

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from conftest import NODES, shell, site, state
+from conftest import NODES, shell, site, state, wait_for
 
 RAIL, TWIN = "enp1s0f0np0", "enP2p1s0f0np0"
 
@@ -57,6 +57,7 @@ def test_a_plan_that_cannot_be_carried_out(variables, words):
 def test_a_port_that_is_taken_names_its_owner():
     shell("spark-a", "systemd-run --unit=squatter python3 -m http.server 8999")
     try:
+        wait_for("the squatter", lambda: shell("spark-a", "ss -ltnH sport = :8999"), 20)
         run = site("-e", "tandem_api_port=8999")
     finally:
         shell("spark-a", "systemctl stop squatter")
