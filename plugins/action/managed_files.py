@@ -13,8 +13,8 @@ from ansible.plugins.action import ActionBase
 
 def with_content(entry: dict, find) -> list[dict]:
     """One entry of the list with its text in place of `src`; a folder becomes an entry for each file."""
-    if not entry.get("src"):
-        return [entry]
+    if not entry.get("src") or not entry.get("path"):
+        return [entry]  # the module says what is missing
     source = Path(find(entry["src"]))
     plain = {key: value for key, value in entry.items() if key not in ("src", "pattern")}
     try:
@@ -25,7 +25,7 @@ def with_content(entry: dict, find) -> list[dict]:
             {**plain, "path": f"{entry['path']}/{path.name}", "content": path.read_text(encoding="utf-8")}
             for path in found
         ]
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, NotImplementedError) as error:
         raise AnsibleActionFail(f"{source} on the controller cannot be read as text: {error}") from error
 
 

@@ -39,7 +39,7 @@ class Checkpoint:
 def _read_json(path: Path) -> dict:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path} cannot be read as JSON: {error}. Copy the checkpoint again."
         ) from error
@@ -48,8 +48,17 @@ def _read_json(path: Path) -> dict:
     return content
 
 
-def _header(path: Path) -> tuple[bytes, dict]:
-    """The raw header of one shard and its tensors; CheckpointError says why it cannot be used."""
+def _shards(index: Path) -> list[str]:
+    """The file names that an index gives to its tensors."""
+    weight_map = _read_json(index).get("weight_map")
+    names = weight_map.values() if isinstance(weight_map, dict) else ()
+    if not names or not all(isinstance(name, str) and name == os.path.basename(name) for name in names):
+        raise CheckpointError(f"{index} has no weight_map from tensors to files. Copy the checkpoint again.")
+    return sorted(set(names))
+
+
+def _header(path: Path) -> tuple[bytes, Counter[str]]:
+    """The raw header of one shard and its tensors' types; CheckpointError says why it cannot be used."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -57,13 +66,15 @@ def _header(path: Path) -> tuple[bytes, dict]:
             raise CheckpointError(f"{path.name} has {size} bytes and no safetensors header")
         raw = stream.read(length)
     try:
-        tensors = {name: entry for name, entry in json.loads(raw).items() if name != "__metadata__"}
-        end = max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        tensors = [entry for name, entry in json.loads(raw).items() if name != "__metadata__"]
+        end = max((int(entry["data_offsets"][1]) for entry in tensors), default=0)
+        dtypes = Counter(entry["dtype"] for entry in tensors)
+        ",".join(dtypes)  # they are words
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
         raise CheckpointError(f"{path.name} has a damaged safetensors header") from None
     if size != 8 + length + end:
         raise CheckpointError(f"{path.name} has {size} bytes, its header wants {8 + length + end}")
-    return raw, tensors
+    return raw, dtypes
 
 
 def read(path: Path) -> Checkpoint:
@@ -78,10 +89,12 @@ def read(path: Path) -> Checkpoint:
     config = _read_json(path / "config.json")
     index = path / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+        names = _shards(index)
     else:
         names = sorted(shard.name for shard in path.glob("*.safetensors")) or ["model.safetensors"]
-    found = Checkpoint(model=next(iter(config.get("architectures") or []), None), expected=len(names))
+    architectures = config.get("architectures")
+    model = str(architectures[0]) if isinstance(architectures, list) and architectures else None
+    found = Checkpoint(model, expected=len(names))
     digest, dtypes = hashlib.sha256(), Counter()
     for extra in ("config.json", "tokenizer.json", "model.safetensors.index.json"):
         if (path / extra).is_file():
@@ -92,17 +105,17 @@ def read(path: Path) -> Checkpoint:
             found.bad.append(f"{name} is missing")
             continue
         found.present += 1
-        if not os.access(shard, os.R_OK):
-            found.bad.append(f"{name} cannot be read")
-            continue
         try:
-            raw, tensors = _header(shard)
+            raw, types = _header(shard)
         except CheckpointError as error:
             found.bad.append(str(error))
             continue
+        except OSError as error:
+            found.bad.append(f"{name} cannot be read ({error.strerror})")
+            continue
         digest.update(f"{name} {shard.stat().st_size}\n".encode() + raw)
         found.bytes += shard.stat().st_size
-        dtypes.update(entry.get("dtype", "unknown") for entry in tensors.values())
+        dtypes += types
     found.dtypes = dict(sorted(dtypes.items()))
     found.revision = digest.hexdigest()[:16]
     return found

@@ -15,6 +15,7 @@ import pwd
 import shutil
 import stat
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 
 
@@ -58,11 +59,20 @@ def _name(lookup, number: int) -> str:
 
 
 def look(path: str, with_content: bool) -> Found:
-    """Reads one path without following a link at its end."""
+    """Reads one path without following a link at its end. Raises FilesError where that is refused."""
     try:
-        info = os.lstat(path)
+        return _look(path, with_content)
     except (FileNotFoundError, NotADirectoryError):
         return Found("absent")
+    except (OSError, ValueError) as error:
+        raise FilesError(
+            f"{path!r} could not be looked at: {getattr(error, 'strerror', None) or error}. "
+            "Look at it with `ls -ld`, and run again."
+        ) from error
+
+
+def _look(path: str, with_content: bool) -> Found:
+    info = os.lstat(path)
     owner = _name(pwd.getpwuid, info.st_uid)
     group = _name(grp.getgrgid, info.st_gid)
     mode = stat.S_IMODE(info.st_mode)
@@ -153,20 +163,26 @@ def _replace(wanted: Wanted) -> None:
         if os.path.lexists(staged):
             os.unlink(staged)
         os.symlink(wanted.target or "", staged)
-        os.chown(staged, uid, gid, follow_symlinks=False)
     else:
         handle, staged = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(wanted.content or b"")
-            os.fchmod(stream.fileno(), 0o644 if wanted.mode is None else wanted.mode)
-            os.fchown(stream.fileno(), uid, gid)
-            stream.flush()
-            os.fsync(stream.fileno())
     try:
+        if wanted.state == "link":
+            os.chown(staged, uid, gid, follow_symlinks=False)
+        else:
+            _fill(handle, wanted, uid, gid)
         os.replace(staged, wanted.path)
     except OSError:
         os.unlink(staged)
         raise
+
+
+def _fill(handle: int, wanted: Wanted, uid: int, gid: int) -> None:
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(wanted.content or b"")
+        os.fchmod(handle, 0o644 if wanted.mode is None else wanted.mode)
+        os.fchown(handle, uid, gid)
+        stream.flush()
+        os.fsync(handle)
 
 
 def remove(path: str) -> None:
@@ -177,17 +193,26 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
-def apply(wanted: Wanted, found: Found) -> None:
-    """Makes one path as wanted.
+def refuse_twice(wanted: list[Wanted]) -> None:
+    """Raises FilesError for paths that the list names more than once: which one counts?"""
+    counts = Counter(item.path for item in wanted)
+    twice = [path for path, count in counts.items() if count > 1]
+    if twice:
+        raise FilesError(f"{', '.join(twice)}: named more than once. Name every path once.")
 
-    Raises FilesError where something of another kind stands in the way (it may be somebody's data) or where
-    the file system refuses.
-    """
+
+def refuse_another_kind(wanted: Wanted, found: Found) -> None:
+    """Raises FilesError where something of another kind stands in the way: it may be somebody's data."""
     if found.state not in ("absent", wanted.state) and wanted.state != "absent":
         raise FilesError(
             f"{wanted.path} is a {found.state} where a {wanted.state} is wanted. "
             "Look at it, move it away, and run again."
         )
+
+
+def apply(wanted: Wanted, found: Found) -> None:
+    """Makes one path as wanted. Raises FilesError where something is in the way or the file system refuses."""
+    refuse_another_kind(wanted, found)
     try:
         if wanted.state == "absent":
             remove(wanted.path)
@@ -199,8 +224,8 @@ def apply(wanted: Wanted, found: Found) -> None:
         else:
             os.makedirs(os.path.dirname(wanted.path), mode=0o755, exist_ok=True)
             _replace(wanted)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise FilesError(
-            f"{wanted.path} could not be written: {error.strerror or error}. "
+            f"{wanted.path} could not be written: {getattr(error, 'strerror', None) or error}. "
             f"Check free space and mount options (df -h {wanted.path}; findmnt -T {wanted.path}) and run again."
         ) from error

@@ -56,7 +56,7 @@ def read_sockets(text: str, protocol: str) -> list[Socket]:
         address, colon, port = words[1].partition(":")
         try:
             sockets.append(Socket(protocol, _address(address), int(port, 16), int(words[7]), int(words[9])))
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
     return sockets
 

@@ -86,7 +86,7 @@ def os_release(text: str) -> dict[str, str | None]:
 
 def memory(question: Question) -> Part:
     text = question.tree.text("proc/meminfo") or ""
-    kib = {name: int(value) for name, value in re.findall(r"(?m)^(\w+):\s+(\d+) kB", text)}
+    kib = {name: int(value) for name, value in re.findall(r"(?m)^(\w+):\s+(\d{1,15}) kB", text)}
 
     def gib(name: str) -> float | None:
         return round(kib[name] / KIB_PER_GIB, 2) if name in kib else None
@@ -212,7 +212,7 @@ def packages(question: Question) -> Part:
 
 def installed_packages(text: str) -> set[str]:
     """dpkg's status file -> names of installed packages; a held one is installed as well."""
-    pattern = re.compile(r"(?m)^Package: (\S+)\nStatus: \S+ \S+ installed$")
+    pattern = re.compile(r"(?m)^Package: (\S+)\n(?:.+\n)*?Status: \S+ \S+ installed$")
     return set(pattern.findall(text))
 
 

@@ -89,10 +89,10 @@ class Host:
         wanted = files.Wanted(self.path(path), "absent")
         if text is not None:
             wanted = files.Wanted(self.path(path), content=text.encode(), mode=mode)
-        found = files.look(wanted.path, with_content=True)
-        if not files.differences(wanted, found):
-            return False
         try:
+            found = files.look(wanted.path, with_content=True)
+            if not files.differences(wanted, found):
+                return False
             files.apply(wanted, found)
         except files.FilesError as error:
             raise RailsError(str(error)) from error

@@ -76,9 +76,11 @@ def adopt(incoming: Path, wheelhouse: Path, wheels: dict[str, str]) -> None:
 def read_fingerprint(path: Path) -> dict | None:
     """{digest, packages{name: version}} of an installed environment; None where it is missing or was cut off."""
     try:
-        return json.loads((path / FINGERPRINT).read_text())
+        content = json.loads((path / FINGERPRINT).read_text())
     except (OSError, ValueError):
         return None
+    whole = isinstance(content, dict) and content.keys() >= {"digest", "packages"}
+    return content if whole else None
 
 
 def fingerprint(path: Path) -> dict:

@@ -53,7 +53,7 @@ options:
         description: Where the link points to.
         type: str
       mode:
-        description: Octal permissions as a string.
+        description: Permissions as four octal digits in quotes, such as V("0644").
         type: str
       owner:
         description: Name of the owning account.
@@ -90,6 +90,9 @@ changed_paths:
   sample: [/etc/tandem/plan.json]
 """
 
+import os
+import re
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import files as library
 
@@ -117,19 +120,24 @@ def wanted_from(entry: dict) -> library.Wanted:
         )
     if entry["state"] == "link" and not entry["target"]:
         raise library.FilesError(f"{entry['path']} is to be a link but has no target. Give one.")
-    try:
-        mode = None if entry["mode"] is None else int(entry["mode"], 8)
-    except ValueError:
+    # Unquoted in YAML, 0644 is the number 420 by the time it comes here.
+    if entry["mode"] is not None and not re.fullmatch("[0-7]{4}", entry["mode"]):
         raise library.FilesError(
-            f"mode {entry['mode']!r} of {entry['path']} is not octal, such as 0644."
-        ) from None
-    content = None if entry["content"] is None else entry["content"].encode()
+            f"mode {entry['mode']!r} of {entry['path']} is not four octal digits. "
+            'Write them in quotes, such as "0644".'
+        )
+    try:
+        content = None if entry["content"] is None else entry["content"].encode(errors="surrogateescape")
+    except UnicodeEncodeError as error:
+        raise library.FilesError(
+            f"the content of {entry['path']} cannot be written as UTF-8: {error}. Correct its text."
+        ) from error
     return library.Wanted(
-        entry["path"],
+        os.path.normpath(entry["path"]),
         entry["state"],
         content,
         entry["target"],
-        mode,
+        None if entry["mode"] is None else int(entry["mode"], 8),
         entry["owner"],
         entry["group"],
         entry["purge"],
@@ -153,11 +161,13 @@ def main() -> None:
     diff: list[dict] = []
     try:
         wanted = [wanted_from(entry) for entry in module.params["files"]]
+        library.refuse_twice(wanted)
         wanted += [library.Wanted(path, "absent") for path in library.strangers(wanted)]
         for item in wanted:
             found = library.look(item.path, with_content=item.state == "file")
             if not library.differences(item, found):
                 continue
+            library.refuse_another_kind(item, found)
             changed_paths.append(item.path)
             diff.append(
                 {

@@ -102,7 +102,7 @@ def main() -> None:
         if state == "switched":
             changed, result["diff"] = switch(unit, module.params["release"], module.check_mode)
         elif state == "stopped":
-            changed = True if module.check_mode else engine_state.stop()
+            changed = bool(engine_state.running()) if module.check_mode else engine_state.stop()
         else:
             changed = engine_state.units().get(unit, {}).get("active") != "active"
             if changed and not module.check_mode:

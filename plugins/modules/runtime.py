@@ -150,8 +150,11 @@ def main() -> None:
             result["changed"] = True
         if content is not None:
             result.update(fingerprint=content["digest"], packages=content["packages"])
-    except (library.RuntimeInstallError, OSError) as error:
+    except library.RuntimeInstallError as error:
         module.fail_json(msg=str(error), **result)
+    except OSError as error:
+        wanted = f"Make {path.parent} and {wheelhouse} folders that root can write, and run again."
+        module.fail_json(msg=f"The engine could not be installed at {path}: {error}. {wanted}", **result)
     # pip on the controller must know the newest manylinux tag that this C library takes.
     module.exit_json(
         installed=content is not None,

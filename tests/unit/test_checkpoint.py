@@ -22,6 +22,23 @@ def shard(dtype="BF16", size=4, cut=0, length=None):
     return content[: len(content) - cut]
 
 
+def headed(text):
+    return len(text).to_bytes(8, "little") + text.encode() + b"xx"
+
+
+NOT_TENSORS = (
+    '{"a":[1]}',
+    '{"a":{"dtype":"I8"}}',
+    '{"a":{"data_offsets":[0,2]}}',
+    '{"a":{"dtype":"I8","data_offsets":[0]}}',
+    '{"a":{"dtype":"I8","data_offsets":["0","x"]}}',
+    '{"a":{"dtype":"I8","data_offsets":[0,1e999]}}',
+    '{"a":{"dtype":["I8"],"data_offsets":[0,2]}}',
+    '{"a":{"dtype":null,"data_offsets":[0,2]}}',
+    "[" * 60_000,
+)
+
+
 def folder(path, shards, index=None):
     path.mkdir()
     (path / "config.json").write_text(json.dumps({"architectures": ["LabForCausalLM"]}))
@@ -54,7 +71,7 @@ def test_one_file_needs_no_index(tmp_path):
         (shard(length=2**62), "no safetensors header"),
         (shard() + b"x", "its header wants"),
         ((20).to_bytes(8, "little") + b"not json, but enough", "damaged"),
-        ((9).to_bytes(8, "little") + b'{"a":[1]}', "damaged"),
+        *((headed(text), "damaged") for text in NOT_TENSORS),
     ],
 )
 def test_a_damaged_shard_is_named(tmp_path, content, why):
@@ -70,7 +87,22 @@ def test_the_revision_is_that_of_the_content(tmp_path):
     assert same[0] == same[1] != other
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]"])
+@pytest.mark.parametrize("weight_map", [None, [], {}, {"a": 1}, {"a": ["s"]}, {"a": "../s"}, {"a": "/s"}])
+def test_an_index_that_names_no_files(tmp_path, weight_map):
+    path = folder(tmp_path / "m", {"s": shard()})
+    (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(CheckpointError, match="weight_map"):
+        read(path)
+
+
+@pytest.mark.parametrize("architectures", [None, [], 5, {"a": 1}])
+def test_a_model_without_a_name_is_unknown(tmp_path, architectures):
+    path = folder(tmp_path / "m", {"model.safetensors": shard()})
+    (path / "config.json").write_text(json.dumps({"architectures": architectures}))
+    assert read(path).model is None
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", "[" * 60_000])
 def test_a_folder_that_is_no_checkpoint(tmp_path, text):
     if text is not None:
         (tmp_path / "config.json").write_text(text)

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils import files
 from ansible_collections.tandem.spark.plugins.module_utils.files import Found, Wanted
+from ansible_collections.tandem.spark.plugins.modules import managed_files
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,50 @@ def test_something_of_another_kind_is_never_overwritten(make, tmp_path, state):
     with pytest.raises(files.FilesError, match="move it away"):
         make("data", state=state, content=b"x", target="x")
     assert (kept if state == "directory" else kept / "inside").read_text() == "somebody's"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 300])
+def test_a_path_that_no_file_system_takes(make, name):
+    with pytest.raises(files.FilesError, match="could not be looked at"):
+        make(name, content=b"x")
+
+
+@pytest.mark.parametrize("keywords", [{"content": b"new"}, {"state": "link", "target": "new"}])
+def test_nothing_is_left_beside_a_path_that_could_not_be_replaced(make, tmp_path, monkeypatch, keywords):
+    def full(*_arguments, **_keywords):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("fchown", "chown"):
+        monkeypatch.setattr(files.os, name, full)
+    with pytest.raises(files.FilesError, match="No space left"):
+        make("f", **keywords)
+    assert os.listdir(tmp_path) == []
+
+
+ENTRY = {name: spec.get("default") for name, spec in managed_files.FILE_SPEC.items()} | {"content": "x"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"path": "relative"}, "not absolute"),
+        ({"path": "/p", "content": None}, "neither content nor src"),
+        ({"path": "/p", "state": "link"}, "no target"),
+        ({"path": "/p", "mode": "420"}, "four octal digits"),
+        ({"path": "/p", "mode": "-001"}, "four octal digits"),
+        ({"path": "/p", "content": "\ud800"}, "UTF-8"),
+    ],
+)
+def test_an_entry_that_cannot_be_meant(entry, why):
+    with pytest.raises(files.FilesError, match=why):
+        managed_files.wanted_from({**ENTRY, **entry})
+
+
+def test_one_path_has_one_spelling_and_one_entry():
+    wanted = [managed_files.wanted_from({**ENTRY, "path": path}) for path in ("/a//b/", "/a/b")]
+    assert {item.path for item in wanted} == {"/a/b"}
+    with pytest.raises(files.FilesError, match="/a/b: named more than once"):
+        files.refuse_twice(wanted)
 
 
 def test_an_account_that_does_not_exist_is_named(make):

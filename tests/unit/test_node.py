@@ -41,7 +41,12 @@ def write_process(proc: Path, pid: int, comm: str, cgroup: str, inodes=(), envir
 def test_listeners_with_their_owners(tmp_path):
     tcp = HEADER + line(word("0.0.0.0"), 8888, "0A", 11) + line(word("127.0.0.1"), 25000, "01", 12)
     put(
-        tmp_path / "net/tcp", tcp + "junk\n" + line("XYZ", 1, "0A", 13) + line(word("10.0.0.1"), 22, "0A", 14)
+        tmp_path / "net/tcp",
+        tcp
+        + "junk\n"
+        + line("XYZ", 1, "0A", 13)
+        + line(word("10.0.0.1"), 22, "0A", 14)
+        + line("-0000001", 1, "0A", 16),
     )
     put(tmp_path / "net/tcp6", HEADER + line("0" * 32, 8888, "0A", 15))
     write_process(tmp_path, 4242, "python3", "0::/system.slice/tandem-head.service", [99, 11, 15])
@@ -158,6 +163,10 @@ Status: hold ok installed
 
 Package: iputils-ping
 Status: deinstall ok config-files
+
+Package: bash
+Essential: yes
+Status: install ok installed
 """
 
 
@@ -177,7 +186,7 @@ def copy_of_a_node(root: Path) -> str:
 def test_a_copy_of_a_node_is_read_without_commands(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "ask", lambda *_: pytest.fail("a command ran"))
     question = node.Question(
-        root=copy_of_a_node(tmp_path), packages=("iproute2", "iputils-ping", "linux-image-6.17")
+        root=copy_of_a_node(tmp_path), packages=("iproute2", "iputils-ping", "linux-image-6.17", "bash")
     )
     found, notes = node.look(question)
     assert (found["hostname"], found["kernel"]) == ("spark-a", "6.17.0-1026-nvidia")

@@ -127,7 +127,7 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path):
     assert runtime.fingerprint(one)["digest"] != runtime.fingerprint(other)["digest"]
 
 
-@pytest.mark.parametrize("text", [None, "", "{cut"])
+@pytest.mark.parametrize("text", [None, "", "{cut", "[]", "{}", "1"])
 def test_an_environment_that_was_cut_off_is_not_installed(tmp_path, text):
     if text is not None:
         (tmp_path / runtime.FINGERPRINT).write_text(text)
