@@ -19,6 +19,7 @@ from . import (
     catalogue_host,
     catalogue_plan,
     catalogue_rails,
+    catalogue_serving,
 )
 from .catalogue import Entry
 
@@ -65,6 +66,7 @@ CATALOGUE = join_catalogues(
         catalogue_host.ENTRIES,
         catalogue_plan.ENTRIES,
         catalogue_rails.ENTRIES,
+        catalogue_serving.ENTRIES,
     )
 )
 

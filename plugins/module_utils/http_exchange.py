@@ -112,3 +112,16 @@ def get_status(url: str, timeout: float, verify: bool = True) -> int | None:
             return response.status
     except HttpFailure:
         return None
+
+
+def get_text(url: str, timeout: float, largest: int, verify: bool = True) -> str:
+    """The body of a GET; HttpFailure for any status but 200 and for more than `largest` bytes."""
+    with exchange("GET", url, timeout=timeout, verify=verify) as response:
+        if response.status != 200:
+            raise HttpFailure(f"HTTP {response.status} {response.reason}")
+        body = response.read(largest + 1)
+        if len(body) > largest:
+            raise HttpFailure(f"more than {largest} bytes")
+        if response.length:
+            raise HttpFailure("the answer was cut in the middle")
+    return body.decode("utf-8", "replace")
