@@ -183,8 +183,19 @@ def _receive(response: HTTPResponse, limit: int, collector: _Collector) -> None:
         raise _Fault("HTTP 200, but neither JSON nor an event stream: this is no OpenAI endpoint")
 
 
-def ask(endpoint: Endpoint, prompt: str, *, thinking: bool, max_tokens: int, timeout: float) -> Reply:
-    """Ask once, greedily. Raises for nothing that a server can do; `timeout` is for the whole exchange."""
+def ask(
+    endpoint: Endpoint,
+    prompt: str,
+    *,
+    thinking: bool,
+    max_tokens: int,
+    timeout: float,
+    ignore_eos: bool = False,
+) -> Reply:
+    """Ask once, greedily. Raises for nothing that a server can do; `timeout` is for the whole exchange.
+
+    ignore_eos: generate max_tokens, wherever the model would end (vLLM's own field).
+    """
     body = {
         "model": endpoint.model,
         "messages": [{"role": "user", "content": prompt}],
@@ -194,6 +205,7 @@ def ask(endpoint: Endpoint, prompt: str, *, thinking: bool, max_tokens: int, tim
         "stream_options": {"include_usage": True},
         # The default changed from off to on between vLLM 0.27 and 0.28: always said.
         "chat_template_kwargs": {"thinking": thinking},
+        **({"ignore_eos": True} if ignore_eos else {}),
     }
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
     if endpoint.api_key:

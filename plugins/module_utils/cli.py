@@ -9,9 +9,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import fabric_command, page_cache
+from . import fabric_command, page_cache, warm_up_command
 
-COMMANDS = (fabric_command, page_cache)
+COMMANDS = (fabric_command, page_cache, warm_up_command)
 
 
 def parser() -> argparse.ArgumentParser:

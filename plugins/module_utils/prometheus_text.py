@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -46,9 +47,10 @@ class Page:
         return self._by_name.get(name, [])
 
     def total(self, name: str) -> float | None:
-        """The sum over all label sets, None where the page has no such name."""
+        """The sum over all label sets, None where the page has no such name or no number for it."""
         found = self.samples(name)
-        return sum(sample.value for sample in found) if found else None
+        total = sum(sample.value for sample in found)
+        return total if found and math.isfinite(total) else None
 
     def by_label(self, name: str, label: str) -> dict[str, float]:
         """The sums for each value of `label`."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
-from ansible_collections.tandem.spark.plugins.module_utils import engine_config
+from ansible_collections.tandem.spark.plugins.module_utils import engine_config, warm_up_plan
 from ansible_collections.tandem.spark.plugins.plugin_utils.variables import type_problem
 
 
@@ -44,7 +44,12 @@ def problems(profile: Mapping, schema: Mapping) -> list[str]:
     found = type_problem({"type": "dict", "options": schema}, profile)
     if found:
         return [found]
-    wrong = engine_config.problems(profile["engine"]["flags"])
+    flags = profile["engine"]["flags"]
+    wrong = engine_config.problems(flags)
+    wrong += [
+        f"warm_up: {problem}"
+        for problem in warm_up_plan.problems(profile["warm_up"], flags.get("max-model-len"))
+    ]
     operands = profile["proof"]["operands"]
     if len(operands) != 2 or not 10 <= operands[0] < operands[1]:
         wrong.append(

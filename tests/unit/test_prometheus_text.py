@@ -45,7 +45,9 @@ def test_a_sample(line, labels, value):
 
 
 def test_not_a_number():
-    assert math.isnan(parse("x NaN").total("x"))
+    page = parse("x NaN\ny +Inf\n")
+    assert math.isnan(page.samples("x")[0].value)
+    assert (page.total("x"), page.total("y")) == (None, None)
 
 
 @pytest.mark.parametrize(
