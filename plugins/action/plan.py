@@ -18,6 +18,7 @@ from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError
 
 ROLES = Path(__file__).parents[2] / "roles"
 PROFILE_FILES = ROLES / "profile" / "files"
+ARGUMENTS = {"group": {"type": "str", "required": True}}
 
 
 def report(findings: list[Finding]) -> str:
@@ -35,10 +36,13 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        hostvars, groups = task_vars["hostvars"], task_vars["groups"]
-        me, group = task_vars["inventory_hostname"], self._task.args["group"]
+        group = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]["group"]
+        hostvars, me = task_vars["hostvars"], task_vars["inventory_hostname"]
+        hosts = list(task_vars["groups"].get(group, []))
+        problem = self._no_rank(me, group, hosts, hostvars)
+        if problem:
+            return {**result, "failed": True, "msg": problem}
         known = variables.declared(ROLES)
-        hosts = list(groups.get(group, []))
         given = {host: self._public(hostvars[host]) for host in hosts}
         findings = list(variables.check(known, given))
         effective = {host: variables.effective(known, given[host]) for host in hosts}
@@ -83,6 +87,17 @@ class ActionModule(ActionBase):
             unit=UNITS[min(rank.number, 1)],
         )
         return result
+
+    def _no_rank(self, me: str, group: str, hosts: list[str], hostvars) -> str | None:
+        """Why there is nothing to plan for this host."""
+        if me not in hosts:
+            return (
+                f"{me} is not in the group {group!r}, whose hosts are the ranks: "
+                f"{', '.join(hosts) or 'it has none'}. Put it there, or set tandem_group to the group it is in."
+            )
+        if self._node(hostvars[me]) is None:
+            return f"Nothing is known of {me}. Run tandem.spark.node_info first, registered as __tandem_node."
+        return None
 
     @staticmethod
     def _public(values) -> dict:

@@ -14,7 +14,7 @@ ENTRIES = {
         "error",
         "group",
         "No role knows the variable {name}",
-        "Remove it from the inventory{hint}. `ansible-doc -t role tandem.spark.ROLE` lists what a role takes",
+        "Remove it from the inventory{hint}; `ansible-doc -t role tandem.spark.ROLE` lists what a role takes",
         source=INVENTORY,
     ),
     "plan.variable.wrong": Entry(
@@ -108,6 +108,20 @@ ENTRIES = {
         "Give every rank an address of its own, or leave the addresses out to have them planned",
         source=INVENTORY,
     ),
+    "plan.rail.named_twice": Entry(
+        "error",
+        "node",
+        "tandem_fabric_rails names {netdev} more than once",
+        "Name each interface once: one rail, one interface",
+        source=INVENTORY,
+    ),
+    "plan.rail.full": Entry(
+        "error",
+        "node",
+        "The subnet {subnet} of rail {index} has no address left for this host, wanted are {ranks}",
+        "Give the rail's addresses a shorter prefix, or leave them out to have them planned",
+        source=INVENTORY,
+    ),
     "plan.rail.one_subnet": Entry(
         "error",
         "group",
@@ -127,6 +141,13 @@ ENTRIES = {
         "group",
         "tandem_fabric_supernet {supernet} does not hold {rails} subnets for {ranks} ranks: {why}",
         "Give a private network with a prefix of /24 or shorter",
+        source=INVENTORY,
+    ),
+    "plan.port.same": Entry(
+        "error",
+        "node",
+        "Port {port} is given to the API and to the ranks' rendezvous",
+        "Set tandem_api_port or tandem_master_port to another one",
         source=INVENTORY,
     ),
     "plan.port.taken": Entry(

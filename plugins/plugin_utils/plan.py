@@ -26,6 +26,8 @@ else:
 # Eight addresses a rail: enough for the six ranks that a profile could ask for, and never a neighbour's address.
 RAIL_PREFIX = 29
 FREE_SUPERNETS = ("192.168.177.0/24", "172.31.177.0/24", "10.177.177.0/24")
+# This network, loopback, multicast and what is reserved: no interface can have such an address.
+NO_HOSTS = ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3")
 
 
 class PlanError(Exception):
@@ -71,7 +73,7 @@ def _management(node: Mapping) -> dict[str, list[str]]:
 
 def _hca_by_netdev(node: Mapping) -> dict[str, str]:
     return {
-        port["netdev"]: device["name"]
+        port["netdev"]: device["name"] if len(device["ports"]) == 1 else f"{device['name']}:{port['port']}"
         for device in node["ibv"]["devices"]
         for port in device["ports"]
         if port["netdev"]
@@ -108,9 +110,18 @@ def _parse(address: str) -> IPNetwork:
         raise ValueError("it is not an IPv4 address with a prefix") from None
     if network.version != 4 or "/" not in str(address):
         raise ValueError("it is not an IPv4 address with a prefix")
-    if network.prefixlen < 31 and network.ip in (network.network, network.broadcast):
+    if network.prefixlen > 30:
+        raise ValueError("its subnet has no room for a peer, wanted is /30 or wider")
+    if network.ip in (network.network, network.broadcast):
         raise ValueError("it names the network or its broadcast address, not a host")
+    _holds_hosts(network)
     return network
+
+
+def _holds_hosts(network: IPNetwork) -> None:
+    for part in NO_HOSTS:
+        if _overlap(network, IPNetwork(part)):
+            raise ValueError(f"no interface can have an address of {part}")
 
 
 def _given_addresses(ranks: list[Rank], plan: GroupPlan) -> dict[tuple[str, int], IPNetwork]:
@@ -138,7 +149,11 @@ def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan
     """One subnet a rail: the one of the addresses given for it, else the next free part of the supernet."""
     supernet = ranks[0].variables["tandem_fabric_supernet"]
     try:
-        pool = iter(list(islice(IPNetwork(supernet).subnet(RAIL_PREFIX), 4 * count + len(given))))
+        whole = IPNetwork(supernet)
+        if whole.version != 4:
+            raise ValueError("it is not an IPv4 network")
+        _holds_hosts(whole)
+        pool = iter(list(islice(whole.subnet(RAIL_PREFIX), 4 * count + len(given))))
     except (AddrFormatError, ValueError) as why:
         plan.findings.append(
             finding("plan.fabric.supernet", supernet=supernet, rails=count, ranks=len(ranks), why=why)
@@ -150,9 +165,7 @@ def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan
         if mine:
             plan.subnets.append(mine[0].cidr)
             continue
-        subnet = next(
-            (part for part in pool if not any(part in t.cidr or t.cidr in part for t in taken)), None
-        )
+        subnet = next((part for part in pool if not any(_overlap(part, t.cidr) for t in taken)), None)
         if subnet is None or subnet.size - 2 < len(ranks):
             plan.findings.append(
                 finding(
@@ -167,12 +180,23 @@ def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan
         plan.subnets.append(subnet)
 
 
-def _address(rank: Rank, subnet: IPNetwork, given: IPNetwork | None, taken: set) -> IPNetwork | None:
-    if given is not None:
-        return given
-    hosts = [subnet[rank.number + 1], *subnet.iter_hosts()]
-    free = next((host for host in hosts if host not in taken), None)
-    return None if free is None else IPNetwork(f"{free}/{subnet.prefixlen}")
+def _addresses(ranks: list[Rank], subnet: IPNetwork, given: Mapping[str, IPNetwork]) -> dict[str, IPNetwork]:
+    """An address for each host: the one given, else the one of the rank's number, else any that is free.
+
+    A host for which there is none is left out.
+    """
+    chosen = dict(given)
+    taken = {address.ip for address in given.values()}
+    waiting = [rank for rank in ranks if rank.host not in given]
+    for rank in waiting:
+        own = rank.number + 1
+        if own < subnet.size - 1 and subnet[own] not in taken:
+            taken.add(subnet[own])
+            chosen[rank.host] = IPNetwork(f"{subnet[own]}/{subnet.prefixlen}")
+    free = (address for address in subnet.iter_hosts() if address not in taken)
+    for rank, address in zip([rank for rank in waiting if rank.host not in chosen], free, strict=False):
+        chosen[rank.host] = IPNetwork(f"{address}/{subnet.prefixlen}")
+    return chosen
 
 
 def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
@@ -192,22 +216,16 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
     count = max(seen.values(), default=0)
     given = _given_addresses(ranks, plan)
     _plan_subnets(ranks, count, given, plan)
+    addresses = [
+        _addresses(ranks, subnet, {host: address for (host, rail), address in given.items() if rail == index})
+        for index, subnet in enumerate(plan.subnets)
+    ]
     for rank in ranks:
         hcas = _hca_by_netdev(rank.node) if rank.node else {}
         # A rank that this run does not look at still has its place in the plan: its peers must know its address.
         entries = wanted[rank.host] or ([{"netdev": ""}] * count if not rank.node else [])
         plan.rails[rank.host] = [
-            Rail(
-                index,
-                entry["netdev"],
-                hcas.get(entry["netdev"]),
-                _address(
-                    rank,
-                    plan.subnets[index],
-                    given.get((rank.host, index)),
-                    {a.ip for (_h, i), a in given.items() if i == index},
-                ),
-            )
+            Rail(index, entry["netdev"], hcas.get(entry["netdev"]), addresses[index].get(rank.host))
             for index, entry in enumerate(entries)
             if index < len(plan.subnets)
         ]
@@ -217,14 +235,17 @@ def _check_interfaces(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
     for rank in ranks:
         if not rank.node:
             continue
-        links, management = _links(rank.node), _management(rank.node)
+        known, management = set(_links(rank.node)) - {"lo"}, _management(rank.node)
+        counts = Counter(rail.netdev for rail in plan.rails[rank.host])
+        for netdev in (netdev for netdev, count in counts.items() if count > 1):
+            yield finding("plan.rail.named_twice", [rank.host], netdev=netdev)
         for rail in plan.rails[rank.host]:
-            if rail.netdev not in links:
+            if rail.netdev not in known:
                 yield finding(
                     "plan.rail.unknown_netdev",
                     [rank.host],
                     netdev=rail.netdev,
-                    known=", ".join(sorted(set(links) - {"lo"})),
+                    known=", ".join(sorted(known)),
                 )
             if rail.netdev in management:
                 yield finding(
@@ -239,7 +260,11 @@ def _check_addresses(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
     for rank in ranks:
         for rail in plan.rails[rank.host]:
             subnet = plan.subnets[rail.index]
-            if rail.address is not None and rail.address.cidr != subnet:
+            if rail.address is None:
+                yield finding(
+                    "plan.rail.full", [rank.host], index=rail.index, subnet=subnet, ranks=len(ranks)
+                )
+            elif rail.address.cidr != subnet:
                 yield finding(
                     "plan.rail.outside_subnet",
                     [rank.host],
@@ -357,10 +382,10 @@ def _ours(unit: str | None) -> bool:
 
 def _check_ports(ranks: list[Rank]) -> Iterator[Finding]:
     head = ranks[0]
-    uses = {
-        head.variables["tandem_api_port"]: ("the API", "tandem_api_port"),
-        head.variables["tandem_master_port"]: ("the ranks' rendezvous", "tandem_master_port"),
-    }
+    api, rendezvous = (head.variables[name] for name in ("tandem_api_port", "tandem_master_port"))
+    if api == rendezvous:
+        yield finding("plan.port.same", [head.host], port=api)
+    uses = {api: ("the API", "tandem_api_port"), rendezvous: ("the ranks' rendezvous", "tandem_master_port")}
     for listener in head.node["listeners"] if head.node else []:
         if (
             listener["port"] in uses

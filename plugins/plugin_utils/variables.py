@@ -18,6 +18,15 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 
 PREFIX = "tandem_"
+# What a number may be, first and last: argument specs cannot say it.
+RANGES = {
+    "tandem_api_port": (1, 65535),
+    "tandem_master_port": (1, 65535),
+    "tandem_fabric_mtu": (1280, 9978),  # the least that IPv6 needs, the most that a ConnectX-7 takes
+    "tandem_fabric_revert_after_s": (10, 3600),
+    "tandem_fabric_peer_timeout_s": (1, 600),
+    "tandem_proof_total_timeout_s": (1, 86400),
+}
 
 
 @dataclass(frozen=True)
@@ -44,17 +53,31 @@ def declared(roles: Path) -> dict[str, Variable]:
 
 def type_problem(spec: Mapping, value: object) -> str | None:
     """Why a value does not fit an argument spec, None where it does."""
+    return _typed(spec, value)[1]
+
+
+def _typed(spec: Mapping, value: object) -> tuple[object, str | None]:
+    """The value as the spec's type, and why it does not fit."""
     if spec.get("type", "str") in ("str", "path") and isinstance(value, (dict, list)):
-        return f"found a {'map' if isinstance(value, dict) else 'list'}, wanted a text"
+        return value, f"found a {'map' if isinstance(value, dict) else 'list'}, wanted a text"
     plain = {
         key: content for key, content in spec.items() if key not in ("default", "required", "description")
     }
-    errors = (
-        ArgumentSpecValidator({"value": _without_descriptions(plain)})
-        .validate({"value": value})
-        .error_messages
-    )
-    return "; ".join(errors).replace("argument 'value' is of type", "it is of type") or None
+    result = ArgumentSpecValidator({"value": _without_descriptions(plain)}).validate({"value": value})
+    why = "; ".join(result.error_messages).replace("argument 'value' is of type", "it is of type")
+    return result.validated_parameters["value"], why or None
+
+
+def _fitted(name: str, spec: Mapping, value: object) -> tuple[object, str | None]:
+    """The value of a variable as it counts (`-e port=1` gives a text), and why it cannot be used."""
+    kind = spec.get("type", "str")
+    if value is None or (kind == "int" and isinstance(value, bool)):
+        return value, f"found {'nothing' if value is None else value}, wanted a value of type {kind}"
+    typed, why = _typed(spec, value)
+    first, last = RANGES.get(name, (None, None))
+    if why is None and first is not None and not first <= typed <= last:
+        why = f"found {typed}, wanted {first} to {last}"
+    return typed, why
 
 
 def _without_descriptions(spec: Mapping) -> dict:
@@ -70,12 +93,12 @@ def effective(variables: Mapping[str, Variable], given: Mapping) -> dict:
 
     The unusable ones are findings of `check`; with their defaults all other checks still run.
     """
-    return {
-        name: given[name]
-        if name in given and type_problem(variable.spec, given[name]) is None
-        else variable.default
-        for name, variable in variables.items()
-    }
+    values = {name: variable.default for name, variable in variables.items()}
+    for name in (name for name in given if name in variables):
+        value, why = _fitted(name, variables[name].spec, given[name])
+        if why is None:
+            values[name] = value
+    return values
 
 
 def check(variables: Mapping[str, Variable], given: Mapping[str, Mapping]) -> Iterator[Finding]:
@@ -86,7 +109,7 @@ def check(variables: Mapping[str, Variable], given: Mapping[str, Mapping]) -> It
             if name not in variables:
                 hosts_of.setdefault((name, None), []).append(host)
                 continue
-            why = type_problem(variables[name].spec, value)
+            _value, why = _fitted(name, variables[name].spec, value)
             if why:
                 hosts_of.setdefault((name, why), []).append(host)
     for (name, why), hosts in hosts_of.items():

@@ -152,12 +152,21 @@ def with_machine(**values):
         ((), {"tandem_fabric_rails": [rail(address="10.0.0.0/24")]}, ["plan.rail.address"] * 2),
         ((), {"tandem_fabric_rails": [rail(address="fd00::1/64")]}, ["plan.rail.address"] * 2),
         ((), {"tandem_fabric_rails": [rail(address="10.0.0.1/24")]}, ["plan.rail.address_twice"]),
+        *(
+            ((), {"tandem_fabric_rails": [rail(address=address)]}, ["plan.rail.address"] * 2)
+            for address in ("10.0.0.1/32", "10.0.0.0/31", "127.0.0.5/24", "0.0.0.1/0", "224.0.0.5/24")
+        ),
+        ((), {"tandem_fabric_rails": [rail(), rail()]}, ["plan.rail.named_twice"] * 2),
+        ((), {"tandem_fabric_rails": [rail("lo")]}, ["plan.rail.unknown_netdev"] * 2),
         # subnets
         ((), {"tandem_fabric_supernet": "192.168.0.0/16", "tandem_fabric_rails": [rail()]}, []),
         ((), {"tandem_fabric_supernet": "192.168.1.0/24"}, ["plan.rail.subnet_taken"] * 4),
         ((node(management="192.168.177.130/24"), node()), {}, ["plan.rail.subnet_taken"] * 2),
         ((), {"tandem_fabric_supernet": "192.168.177.0/29"}, ["plan.fabric.supernet"]),
-        ((), {"tandem_fabric_supernet": "nonsense"}, ["plan.fabric.supernet"]),
+        *(
+            ((), {"tandem_fabric_supernet": supernet}, ["plan.fabric.supernet"])
+            for supernet in ("nonsense", "", "fd00::/64", "0.0.0.0/0", "127.0.0.0/24", "10.0.0.1")
+        ),
         # ranks
         ((node(), node(), node()), {}, ["plan.ranks.tensor_parallel"]),
         ((node(),), {}, ["plan.ranks.tensor_parallel"]),
@@ -165,6 +174,7 @@ def with_machine(**values):
         ((with_machine(arch="x86_64"), node()), {}, ["plan.node.machine"]),
         ((node(), with_machine(python={"version": "3.11.2"})), {}, ["plan.node.python"]),
         # occupied
+        ((), {"tandem_master_port": 8888}, ["plan.port.same"]),
         ((with_listener(port=8888), node()), {}, ["plan.port.taken"]),
         ((with_listener(port=25000), node()), {}, ["plan.port.taken"]),
         ((with_listener(port=8888, unit="tandem-head.service"), node()), {}, []),
@@ -188,13 +198,38 @@ def test_addresses_given_on_one_rank_set_the_subnet_of_the_other():
     assert ids(plan) == [] and addresses(plan) == {"spark-a": ["10.9.0.7/24"], "spark-b": ["10.9.0.2/24"]}
 
 
-def test_a_planned_address_is_never_a_given_one():
-    pair = ranks()
-    pair[0] = Rank(
-        0, "spark-a", {**VARIABLES, "tandem_fabric_rails": [rail(address="10.9.0.2/24")]}, pair[0].node
-    )
-    pair[1] = Rank(1, "spark-b", {**VARIABLES, "tandem_fabric_rails": [rail()]}, pair[1].node)
-    assert addresses(plan_group("tandem", pair, PROFILE))["spark-b"] == ["10.9.0.1/24"]
+@pytest.mark.parametrize(
+    ("given", "planned"),
+    [
+        (["10.9.0.2/24", None], ["10.9.0.2/24", "10.9.0.1/24"]),
+        ([None, "10.9.0.1/24"], ["10.9.0.2/24", "10.9.0.1/24"]),
+        ([None, None, None, "10.9.0.3/29"], ["10.9.0.1/29", "10.9.0.2/29", "10.9.0.4/29", "10.9.0.3/29"]),
+        (["10.9.0.4/29", None, None, None], ["10.9.0.4/29", "10.9.0.2/29", "10.9.0.3/29", "10.9.0.1/29"]),
+        # As wide as can be: the hosts of it are never listed.
+        (["10.9.0.2/8", None], ["10.9.0.2/8", "10.0.0.2/8"]),
+        # Room for two.
+        (["10.9.0.1/30", None, None], ["10.9.0.1/30", "10.9.0.2/30", "None"]),
+    ],
+)
+def test_addresses_beside_given_ones(given, planned):
+    group = [
+        Rank(rank.number, rank.host, {**VARIABLES, "tandem_fabric_rails": [rail(address=address)]}, rank.node)
+        for rank, address in zip(ranks(*[node()] * len(given)), given, strict=True)
+    ]
+    plan = plan_group("tandem", group, {**PROFILE, "tensor_parallel_size": len(given)})
+    assert [first for (first,) in addresses(plan).values()] == planned
+    assert ids(plan) == ["plan.rail.full"] * planned.count("None")
+
+
+def test_a_port_of_a_card_with_several_is_named_with_its_number():
+    card = node()
+    ports = [
+        {"port": n + 1, "netdev": device["ports"][0]["netdev"], "link_layer": "Ethernet"}
+        for n, device in enumerate(card["ibv"]["devices"])
+    ]
+    card["ibv"]["devices"] = [{"name": "mlx5_0", "pci": "0000:01:00.0", "ports": ports}]
+    plan = plan_group("tandem", ranks(card, node()), PROFILE)
+    assert {rail.hca for rail in plan.rails["spark-a"]} == {"mlx5_0:1", "mlx5_0:2"}
 
 
 def test_an_address_outside_its_rails_subnet():

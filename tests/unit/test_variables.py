@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tandem.spark.plugins.plugin_utils.variables import (
+    RANGES,
     Variable,
     check,
     declared,
@@ -54,6 +55,11 @@ def test_what_fits(values):
     ("name", "value", "words"),
     [
         ("tandem_fabric_mtu", "big", ["int"]),
+        ("tandem_fabric_mtu", None, ["nothing", "int"]),
+        ("tandem_fabric_mtu", True, ["True", "int"]),
+        ("tandem_fabric_mtu", -5, ["-5", "1280 to 9978"]),
+        ("tandem_fabric_mtu", "70000", ["70000", "1280 to 9978"]),
+        ("tandem_profile", None, ["nothing"]),
         ("tandem_profile", "c", ["a, b"]),
         ("tandem_profile", {"a": 1}, ["map", "text"]),
         ("tandem_wheels", ["x"], ["list", "text"]),
@@ -91,6 +97,16 @@ def test_an_unusable_value_counts_with_its_default():
         "tandem_fabric_rails": [],
         "tandem_wheels": "~",
     }
+
+
+def test_a_number_from_the_command_line_is_a_number():
+    assert effective(KNOWN, {"tandem_fabric_mtu": "1500"})["tandem_fabric_mtu"] == 1500
+
+
+def test_what_has_a_range_is_declared():
+    known = declared(Path(__file__).parents[2] / "roles")
+    assert {known[name].spec["type"] for name in RANGES} == {"int"}
+    assert [name for name, (first, last) in RANGES.items() if not first <= known[name].default <= last] == []
 
 
 def test_the_roles_declare_what_the_plan_reads():
