@@ -12,13 +12,13 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.tandem.spark.plugins.module_utils import engine_config
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import UNITS
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding, worst_first
+from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
 from ansible_collections.tandem.spark.plugins.plugin_utils import variables
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, Rank, node_plan, plan_group
 
 ROLES = Path(__file__).parents[2] / "roles"
 PROFILE_FILES = ROLES / "profile" / "files"
-ARGUMENTS = {"group": {"type": "str", "required": True}}
 
 
 def report(findings: list[Finding]) -> str:

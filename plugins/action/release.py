@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.tandem.spark.plugins.modules.release import ARGUMENTS
 from ansible_collections.tandem.spark.plugins.plugin_utils.release import Release
 
 
@@ -14,7 +15,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        release = Release(**self._task.args)
+        release = Release(**self.validate_argument_spec(argument_spec=ARGUMENTS)[1])
         result.update(
             self._execute_module(
                 module_name="tandem.spark.managed_files",

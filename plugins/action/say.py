@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.tandem.spark.plugins.modules.say import ARGUMENTS
 
 
 class ActionModule(ActionBase):
@@ -14,5 +15,6 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        self._display.display(f"\n{self._task.args['text'].rstrip()}\n")
+        text = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]["text"]
+        self._display.display(f"\n{text.rstrip()}\n")
         return {**result, "changed": False}

@@ -87,12 +87,12 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 
+ARGUMENTS = {"group": {"type": "str", "required": True}}
+
 
 def main() -> None:
     """The action plugin of the same name does the work; this page is its documentation."""
-    AnsibleModule(
-        argument_spec={"group": {"type": "str", "required": True}}, supports_check_mode=True
-    ).fail_json(
+    AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True).fail_json(
         msg="tandem.spark.plan runs on the controller, as an action; it was sent to a node as a module instead."
     )
 

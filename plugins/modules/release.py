@@ -81,21 +81,20 @@ changed_paths:
 
 from ansible.module_utils.basic import AnsibleModule
 
+ARGUMENTS = {
+    "content": {"type": "dict", "required": True},
+    "fingerprint": {"type": "str", "required": True},
+    "runtime": {"type": "str", "required": True},
+    "checkpoint_revision": {"type": "str", "required": True},
+    "facts": {"type": "dict", "default": {}},
+    "cache": {"type": "str", "required": True},
+    "user": {"type": "str", "required": True},
+}
+
 
 def main() -> None:
     """The action plugin of the same name does the work; this page is its documentation."""
-    AnsibleModule(
-        argument_spec={
-            "content": {"type": "dict", "required": True},
-            "fingerprint": {"type": "str", "required": True},
-            "runtime": {"type": "str", "required": True},
-            "checkpoint_revision": {"type": "str", "required": True},
-            "facts": {"type": "dict", "default": {}},
-            "cache": {"type": "str", "required": True},
-            "user": {"type": "str", "required": True},
-        },
-        supports_check_mode=True,
-    ).fail_json(
+    AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True).fail_json(
         msg="tandem.spark.release begins on the controller, as an action; it was sent to a node as a module."
     )
 

@@ -36,12 +36,14 @@ RETURN = r"""# Nothing but what every module returns."""
 
 from ansible.module_utils.basic import AnsibleModule
 
+ARGUMENTS = {"text": {"type": "str", "required": True}}
+
 
 def main() -> None:
     """The action plugin of the same name does the work; this page is its documentation."""
-    AnsibleModule(
-        argument_spec={"text": {"type": "str", "required": True}}, supports_check_mode=True
-    ).fail_json(msg="tandem.spark.say runs on the controller, as an action; it was sent to a node as a module.")
+    AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True).fail_json(
+        msg="tandem.spark.say runs on the controller, as an action; it was sent to a node as a module."
+    )
 
 
 if __name__ == "__main__":
