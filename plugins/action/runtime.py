@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.tandem.spark.plugins.modules.runtime import ARGUMENTS
 from ansible_collections.tandem.spark.plugins.plugin_utils import wheelhouse
 
 
@@ -17,34 +18,39 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        options = self._task.args
-        target = wheelhouse.Target(Path(options["lock"]), str(options["python"]), options["machine"], "")
-        state = self._on_node("look", target, task_vars)
-        if state.get("failed") or state["installed"]:
-            return {**result, **state}
-        if self._task.check_mode:
-            return {**result, **state, "changed": True, "msg": "The engine's environment would be installed."}
+        options = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
         try:
-            return {**result, **self._install(target, state["glibc"], task_vars)}
+            return {**result, **self._look_and_install(options, task_vars)}
         except wheelhouse.WheelhouseError as error:
             return {**result, "failed": True, "msg": str(error)}
+        except OSError as error:
+            msg = f"The wheelhouse {options['cache']} on the controller: {error}. Make room for it or set its place."
+            return {**result, "failed": True, "msg": msg}
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)
 
-    def _install(self, target: wheelhouse.Target, glibc: str, task_vars: dict) -> dict:
-        host, options = task_vars["inventory_hostname"], self._task.args
+    def _look_and_install(self, options: dict, task_vars: dict) -> dict:
+        target = wheelhouse.Target(
+            Path(options["lock"]),
+            options["python"],
+            options["machine"],
+            glibc="",
+            extra_indexes=tuple(options["extra_indexes"]),
+            made_here=Path(options["made_here"]) if options["made_here"] else None,
+        )
+        state = self._on_node("look", target, task_vars)
+        if state.get("failed") or state["installed"]:
+            return state
+        if self._task.check_mode:
+            return {**state, "changed": True, "msg": "The engine's environment would be installed."}
+        return self._install(replace(target, glibc=state["glibc"]), Path(options["cache"]), task_vars)
+
+    def _install(self, target: wheelhouse.Target, cache: Path, task_vars: dict) -> dict:
+        host = task_vars["inventory_hostname"]
 
         def say(text: str) -> None:
             self._display.display(f"{host}: {text}")
 
-        made_here = options.get("made_here")
-        target = replace(
-            target,
-            glibc=glibc,
-            extra_indexes=tuple(options.get("extra_indexes") or ()),
-            made_here=Path(made_here) if made_here else None,
-        )
-        cache = Path(options.get("cache", "~/.cache/tandem/wheelhouse")).expanduser()
         folder, wheels = wheelhouse.fill(target, cache, say)
         missing = self._on_node("missing", target, task_vars, wheels=wheels)
         if missing.get("failed"):

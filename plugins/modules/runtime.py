@@ -109,26 +109,25 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import runtime as library
 
+ARGUMENTS = {
+    "lock": {"type": "path", "required": True},
+    "python": {"type": "str", "required": True},
+    "machine": {"type": "str", "required": True},
+    "extra_indexes": {"type": "list", "elements": "str", "default": []},
+    "made_here": {"type": "path"},
+    "base": {"type": "path", "default": "/opt/tandem/runtime"},
+    "wheelhouse": {"type": "path", "default": "/var/lib/tandem/wheelhouse"},
+    "cache": {"type": "path", "default": "~/.cache/tandem/wheelhouse"},
+    "step": {"type": "str", "choices": ["look", "missing", "install"], "default": "look"},
+    "key": {"type": "str", "no_log": False},
+    "wheels": {"type": "dict", "default": {}},
+    "incoming": {"type": "path"},
+    "lock_text": {"type": "str"},
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "lock": {"type": "path", "required": True},
-            "python": {"type": "str", "required": True},
-            "machine": {"type": "str", "required": True},
-            "extra_indexes": {"type": "list", "elements": "str", "default": []},
-            "made_here": {"type": "path"},
-            "base": {"type": "path", "default": "/opt/tandem/runtime"},
-            "wheelhouse": {"type": "path", "default": "/var/lib/tandem/wheelhouse"},
-            "cache": {"type": "path", "default": "~/.cache/tandem/wheelhouse"},
-            "step": {"type": "str", "choices": ["look", "missing", "install"], "default": "look"},
-            "key": {"type": "str", "no_log": False},
-            "wheels": {"type": "dict", "default": {}},
-            "incoming": {"type": "path"},
-            "lock_text": {"type": "str"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = module.params
     if options["key"] is None:
         module.fail_json(

@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,12 +42,23 @@ class Target:
     @property
     def key(self) -> str:
         """Twelve hex digits that stand for the lock list, the machine and the Python."""
-        text = f"{self.machine} {self.python}\n".encode() + self.lock.read_bytes()
+        try:
+            content = self.lock.read_bytes()
+        except OSError as error:
+            raise WheelhouseError(
+                f"The lock list {self.lock} on the controller cannot be read: {error.strerror}. Name one that is there."
+            ) from error
+        text = f"{self.machine} {self.python}\n".encode() + content
         return hashlib.sha256(text).hexdigest()[:12]
 
 
 def platform_tags(machine: str, glibc: str) -> list[str]:
     """pip's platform tags for a node, newest first. pip matches them exactly, so all of them are named."""
+    if not re.fullmatch(r"2\.\d+", glibc):
+        raise WheelhouseError(
+            f"The node's C library is {glibc or 'none that is known'}, wanted is glibc 2.x, which wheels are made for. "
+            "Use a distribution with glibc, such as DGX OS, Ubuntu or Debian."
+        )
     newest = int(glibc.split(".")[1])
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)]
     return [
@@ -103,6 +115,15 @@ def _download(command: list[str], wanted: int, say: Callable[[str], None]) -> st
     return None if pip.returncode == 0 else "\n".join(words)
 
 
+def _make_here(command: list[str]) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise WheelhouseError(
+            f"`{' '.join(command)}` ended with {done.returncode}, so a wheel that no index has could not be made. "
+            f"Its last words:\n{done.stdout.strip()[-2000:]}"
+        )
+
+
 def fill(target: Target, cache: Path, say: Callable[[str], None]) -> tuple[Path, dict[str, str]]:
     """The folder of the wheels and {file name: sha256}; downloads what is missing.
 
@@ -119,9 +140,7 @@ def fill(target: Target, cache: Path, say: Callable[[str], None]) -> tuple[Path,
         wanted = sum(1 for line in target.lock.read_text().splitlines() if "==" in line)
         say(f"wheelhouse: downloading the {wanted} wheels of {target.lock.name} to {folder}")
         if target.made_here:
-            subprocess.run(
-                [sys.executable, str(target.made_here), str(folder)], check=True, capture_output=True
-            )
+            _make_here([sys.executable, str(target.made_here), str(folder)])
         # The controller's own indexes first: an extra index that cannot be reached costs a time-out for every wheel.
         words = _download(pip_command(target, folder, ()), wanted, say)
         if words is not None and target.extra_indexes:

@@ -79,6 +79,21 @@ def test_platform_tags_are_exact_and_newest_first():
     )
 
 
+@pytest.mark.parametrize("glibc", ["", "musl", "2", "2.x"])
+def test_a_node_without_glibc_is_refused(glibc):
+    with pytest.raises(WheelhouseError, match="wanted is glibc"):
+        platform_tags("aarch64", glibc)
+
+
+def test_what_is_missing_on_the_controller_is_said(lock, tmp_path):
+    with pytest.raises(WheelhouseError, match="absent.txt"):
+        _ = Target(tmp_path / "absent.txt", "3.11", "x86_64", "2.36").key
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no compiler')\n")
+    with pytest.raises(WheelhouseError, match="no compiler"):
+        fill(Target(lock, "3.11", "x86_64", "2.36", made_here=broken), tmp_path / "cache", lambda text: None)
+
+
 def test_the_key_stands_for_list_machine_and_python(lock):
     keys = {
         Target(lock, python, machine, "2.36").key
