@@ -80,8 +80,8 @@ ENTRIES = {
         "warning",
         "node",
         "{netdev} also has {address}, which is not planned",
-        "Find who sets it (`grep -r {bare} /etc/netplan /etc/systemd/network`), take it out there, then "
-        "`ip address delete {address} dev {netdev}`: every further address moves the GID table",
+        "Find who sets it (`grep -r {bare} /etc/netplan /etc/systemd/network`) and take it out there; it goes "
+        "with the next reboot. Every further address moves the GID table",
     ),
     "fabric.rail.foreign_file": Entry(
         "warning",
