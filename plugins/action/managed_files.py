@@ -15,7 +15,7 @@ def with_content(entry: dict, find) -> list[dict]:
     """One entry of the list with its text in place of `src`; a folder becomes an entry for each file."""
     if not entry.get("src") or not entry.get("path"):
         return [entry]  # the module says what is missing
-    source = Path(find(entry["src"]))
+    source = Path(find(str(entry["src"])))
     plain = {key: value for key, value in entry.items() if key not in ("src", "pattern")}
     try:
         if not source.is_dir():

@@ -17,6 +17,7 @@ from typing import Any
 from .findings import Finding, finding
 
 PING_OVERHEAD = 28  # bytes of the IPv4 and ICMP headers
+MTUS = range(1280, 65536)  # the least that IPv6 needs, the most that an IPv4 packet has
 
 
 class RailsError(Exception):
@@ -88,6 +89,10 @@ def read_rails(items: Iterable[Mapping[str, Any]], mtu: int) -> list[Rail]:
     """Read the plan's rails; RailsError names every value that cannot be."""
     rails: list[Rail] = []
     problems: list[str] = []
+    if mtu not in MTUS:
+        problems.append(
+            f"{mtu} is no MTU of a rail, wanted {MTUS.start} to {MTUS.stop - 1} bytes: 9000 as a rule"
+        )
     for item in items:
         netdev, address = (str(item.get(key) or "") for key in ("netdev", "address"))
         rail = Rail(netdev, address, mtu, tuple(item.get("peers") or ()))
@@ -101,6 +106,8 @@ def read_rails(items: Iterable[Mapping[str, Any]], mtu: int) -> list[Rail]:
 def _problems(rail: Rail, earlier: Sequence[Rail]) -> list[str]:
     name = rail.netdev or "a rail without netdev"
     problems = [] if rail.netdev else [f"a rail ({rail.address}) has no netdev: name its interface"]
+    if rail.netdev == "lo":
+        problems.append("lo never leaves this node: name the interface that leads to the peer")
     if rail.netdev in [other.netdev for other in earlier]:
         problems.append(f"{name} is named twice: one rail, one interface")
     try:
@@ -110,6 +117,8 @@ def _problems(rail: Rail, earlier: Sequence[Rail]) -> list[str]:
         return [*problems, f"{name} has address {rail.address!r}, {wanted}"]
     if own.network.prefixlen > 30:
         problems.append(f"{name} has address {own}, which leaves no room for a peer: use /30 or wider")
+    elif own.ip in (own.network.network_address, own.network.broadcast_address):
+        problems.append(f"{name} has address {own}, which is the network's or the broadcast one: use another")
     for other in earlier:
         try:
             overlap = other.subnet.overlaps(own.network)

@@ -40,6 +40,9 @@ def test_the_plan_is_read():
         ([item(address="fd00::1/64")], "'fd00::1/64'"),
         ([item(address="192.168.177.1/31", peers=[])], "no room for a peer"),
         ([item(address="192.168.177.1", peers=[])], "no room for a peer"),
+        ([item(address="192.168.177.0/29")], "the broadcast one"),
+        ([item(address="192.168.177.7/29")], "the broadcast one"),
+        ([item(netdev="lo")], "never leaves this node"),
         ([item(), item()], "named twice"),
         ([item(), item(B.netdev, "192.168.177.3/29", [])], "in the subnet of enp1s0f0np0"),
         ([item(peers=["192.168.177.9"])], "peer 192.168.177.9"),
@@ -50,6 +53,12 @@ def test_the_plan_is_read():
 def test_what_cannot_be_is_refused(items, said):
     with pytest.raises(RailsError, match=said):
         read_rails(items, 9000)
+
+
+@pytest.mark.parametrize("mtu", [-1, 0, 1279, 65536, 10**30])
+def test_a_number_that_is_no_mtu_is_refused(mtu):
+    with pytest.raises(RailsError, match="no MTU"):
+        read_rails([item()], mtu)
 
 
 def test_all_problems_are_told_at_once():
