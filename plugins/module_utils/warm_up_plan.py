@@ -86,8 +86,11 @@ def _no_count(name: str, value: Any) -> bool:
     return isinstance(value, bool) or not isinstance(value, kinds) or not value > 0
 
 
-def problems(given: Any, context: int | None = None) -> list[str]:
-    """What is wrong with a plan, all of it. context: the longest prompt and answer together that the engine takes."""
+def problems(given: Any, context: object = None) -> list[str]:
+    """What is wrong with a plan, all of it.
+
+    context: the longest prompt and answer together that the engine takes, if it is a number: vLLM takes "auto" too.
+    """
     if not isinstance(given, Mapping):
         return [f"the plan is {given!r}, wanted a map"]
     wrong = _unknown(given)
@@ -110,7 +113,7 @@ def problems(given: Any, context: int | None = None) -> list[str]:
     ]
     for phase in _phases(plan):
         largest = max(ask.prompt_tokens + ask.max_tokens for batch in phase.batches for ask in batch)
-        if context and largest > context:
+        if isinstance(context, int) and 0 < context < largest:
             wrong.append(
                 f"{phase.name} needs {largest} tokens, wanted at most the {context} of max-model-len"
             )

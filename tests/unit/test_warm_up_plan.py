@@ -17,6 +17,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.warm_up_plan import (
     problems,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.warm_up_prompts import Prompts
+from ansible_collections.tandem.spark.plugins.plugin_utils.profile import ProfileError, load
 
 PROFILES = sorted((Path(__file__).parents[2] / "roles/profile/files/profiles").glob("*.yml"))
 
@@ -53,6 +54,8 @@ def test_four_phases():
         ({"burst": {"streams": 100000}}, None, ["burst.streams is 100000, wanted at most 256"]),
         ({}, 4096, ["ramp needs 12020 tokens, wanted at most the 4096 of max-model-len"]),
         ({"ramp_tokens": [9], "long": {"prompt_tokens": 4060}}, 4096, ["long needs 4100 tokens"]),
+        ({}, "auto", []),
+        ({}, -1, []),
     ],
 )
 def test_every_problem_of_a_plan_is_told(given, context, said):
@@ -62,6 +65,12 @@ def test_every_problem_of_a_plan_is_told(given, context, said):
     if context is None and given is not None:
         with pytest.raises(ValueError):
             plan_of(given)
+
+
+def test_a_profile_whose_engine_is_too_short_for_it_is_refused():
+    schema = yaml.safe_load((PROFILES[0].parents[1] / "profile_schema.yml").read_text())
+    with pytest.raises(ProfileError, match="warm_up: ramp needs 1044 tokens, wanted at most the 1000"):
+        load("rehearsal", PROFILES[0].parent, {"engine": {"flags": {"max-model-len": 1000}}}, schema)
 
 
 def test_the_defaults_are_a_plan():
