@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def write_environment(plan_path: str, sysfs_root: str, output: str) -> int:
     """Remove the file of the last start, and write a new one only if the rank may start."""
-    files.remove(output)
+    Path(output).unlink(missing_ok=True)
     machine = fabric_env.look_at_machine(sysfs_root)
     variables, how, warnings = fabric_env.environment(read_plan(plan_path), machine)
     wanted = files.Wanted(output, content=environment_file(variables).encode(), mode=0o644)
@@ -58,7 +58,7 @@ def read_plan(path: str) -> dict:
         raise fabric_env.FabricEnvError(
             f"There is no plan to read at {path} ({error.strerror}). Run site.yml, which writes it."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise fabric_env.FabricEnvError(
             f"{path} is not JSON ({error}). Write it anew with site.yml."
         ) from error

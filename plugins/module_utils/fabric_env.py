@@ -69,7 +69,11 @@ def look_at_machine(sysfs_root: str) -> Machine:
 
 def planned_rails(plan: Mapping[str, Any]) -> list[PlannedRail]:
     return [
-        PlannedRail(rail["netdev"], rail.get("hca") or None, IPv4Interface(rail["address"]))
+        PlannedRail(
+            str(rail["netdev"]),
+            str(rail["hca"]) if rail.get("hca") else None,
+            IPv4Interface(rail["address"]),
+        )
         for rail in plan["fabric"]["rails"]
     ]
 
@@ -80,14 +84,14 @@ def environment(plan: Mapping[str, Any], machine: Machine) -> tuple[dict[str, st
         rails = planned_rails(plan)
         mtu = int(plan["fabric"]["mtu"])
         own = {
-            "TANDEM_NODE_RANK": str(plan["rank"]),
+            "TANDEM_NODE_RANK": str(int(plan["rank"])),
             "TANDEM_MASTER_ADDR": str(IPv4Address(plan["master_addr"])),
             "TANDEM_MASTER_PORT": str(int(plan["master_port"])),
         }
         given = {
             name: str(value) for name, value in (plan.get("nccl") or {}).items() if value not in (None, "")
         }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise FabricEnvError(
             f"The plan cannot be understood ({type(error).__name__}: {error}). Write it anew with site.yml."
         ) from error

@@ -145,6 +145,10 @@ REFUSED = [
     ("empty plan", TREE, {}, "cannot be understood"),
     ("bad address", TREE, changed(rails__0__address="x"), "cannot be understood"),
     ("bad rails", TREE, changed(rails=7), "cannot be understood"),
+    ("bad rank", TREE, {**PLAN, "rank": None}, "cannot be understood"),
+    ("bad mtu", TREE, changed(mtu=float("inf")), "cannot be understood"),
+    ("bad hca", TREE, changed(rails__0__hca=["rocep1s0f0"]), "matches no port"),
+    ("bottomless", TREE, "[" * 60_000, "is not JSON"),
     ("line break", TREE, {**PLAN, "nccl": {"NCCL_NET": "IB\nPATH=/tmp"}}, "cannot be written"),
 ]
 
@@ -168,6 +172,12 @@ def test_a_missing_plan(tmp_path, capsys):
         cli.main(["fabric", "--env", "--plan", str(tmp_path / "no"), "--output", str(tmp_path / "out")]) == 1
     )
     assert "no plan to read" in capsys.readouterr().err
+
+
+def test_a_folder_in_the_place_of_the_file_is_left_alone(tmp_path):
+    (tmp_path / "kept").write_text("somebody's")
+    assert cli.main(["fabric", "--env", "--output", str(tmp_path)]) == 1
+    assert (tmp_path / "kept").exists()
 
 
 def test_on_a_live_node_the_prefix_counts_too(tmp_path):
