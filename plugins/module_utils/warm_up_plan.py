@@ -21,6 +21,8 @@ DEFAULTS: dict[str, Any] = {
 RAMP_ANSWER_TOKENS = 20
 SHORT_PROMPT_TOKENS = 100
 _MOST_STREAMS = 256
+_MOST_TOKENS = 2_000_000  # twice the longest context of the models served here
+_LONGEST_S = 86_400
 
 CONTINUE = "Go on with these words, one after the other, without an end."
 EXPLAIN = "Write a detailed explanation of how a B-tree stays balanced during insertion. Do not stop early."
@@ -81,9 +83,15 @@ def _numbers(plan: Mapping[str, Any]) -> dict[str, Any]:
     return numbers | {f"ramp_tokens[{place}]": size for place, size in enumerate(sizes)}
 
 
-def _no_count(name: str, value: Any) -> bool:
+def _largest(name: str) -> int:
+    if name.endswith("_s"):
+        return _LONGEST_S
+    return _MOST_STREAMS if name.endswith("streams") else _MOST_TOKENS
+
+
+def _fits(name: str, value: Any) -> bool:
     kinds = (int, float) if name.endswith("_s") else (int,)
-    return isinstance(value, bool) or not isinstance(value, kinds) or not value > 0
+    return isinstance(value, kinds) and not isinstance(value, bool) and 0 < value <= _largest(name)
 
 
 def problems(given: Any, context: object = None) -> list[str]:
@@ -98,19 +106,14 @@ def problems(given: Any, context: object = None) -> list[str]:
         return wrong
     plan = _merged(given)
     wrong = [
-        f"{name} is {value!r}, wanted a number above 0"
+        f"{name} is {value!r}, wanted a number above 0, at most {_largest(name)}"
         for name, value in _numbers(plan).items()
-        if _no_count(name, value)
+        if not _fits(name, value)
     ]
     if not isinstance(plan["ramp_tokens"], (list, tuple)) or not plan["ramp_tokens"]:
         wrong.append(f"ramp_tokens is {plan['ramp_tokens']!r}, wanted a list of sizes")
     if wrong:
         return wrong
-    wrong = [
-        f"{name}.streams is {plan[name]['streams']}, wanted at most {_MOST_STREAMS}"
-        for name in ("burst", "long")
-        if plan[name]["streams"] > _MOST_STREAMS
-    ]
     for phase in _phases(plan):
         largest = max(ask.prompt_tokens + ask.max_tokens for batch in phase.batches for ask in batch)
         if isinstance(context, int) and 0 < context < largest:

@@ -51,7 +51,15 @@ def test_four_phases():
             None,
             ["stall_s is None", "total_timeout_s is nan"],
         ),
-        ({"burst": {"streams": 100000}}, None, ["burst.streams is 100000, wanted at most 256"]),
+        (
+            {"burst": {"streams": 10**12}, "ramp_tokens": [10**12], "stall_s": float("inf")},
+            None,
+            [
+                "stall_s is inf, ",
+                "burst.streams is 1000000000000, wanted a number above 0, at most 256",
+                "ramp_tokens[0]",
+            ],
+        ),
         ({}, 4096, ["ramp needs 12020 tokens, wanted at most the 4096 of max-model-len"]),
         ({"ramp_tokens": [9], "long": {"prompt_tokens": 4060}}, 4096, ["long needs 4100 tokens"]),
         ({}, "auto", []),
