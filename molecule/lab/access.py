@@ -78,6 +78,8 @@ tandem:
 {hosts}  vars:
     ansible_user: root
     ansible_ssh_private_key_file: {key(lab)}
+    # Nodes of two labs have the same addresses, by which Ansible would name the sockets of its connections.
+    ansible_control_path_dir: {lab.directory / "control"}
     ansible_ssh_common_args: >-
       -o IdentitiesOnly=yes -o UserKnownHostsFile={lab.directory / "known_hosts"} -o StrictHostKeyChecking=yes
       -o ProxyCommand="{proxy(lab)}"

@@ -73,6 +73,14 @@ ENTRIES = {
         "Cable both ends alike, or name the rails of each host in tandem_fabric_rails",
         source=INVENTORY,
     ),
+    "plan.rail.lost": Entry(
+        "error",
+        "node",
+        "{netdev} was a rail of this group and has no carrier now",
+        "Plug the cable in at both ends; `ethtool {netdev}` says more. To go on with fewer rails, name those that "
+        "are left in tandem_fabric_rails",
+        source=INVENTORY,
+    ),
     "plan.rail.unknown_netdev": Entry(
         "error",
         "node",

@@ -8,6 +8,7 @@ Files are read below `root`. Commands tell of the live machine only, so they run
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -198,6 +199,15 @@ def engine(question: Question) -> Part:
     return {"engine": engine_state.look(Path(question.root), shown)}, []
 
 
+def plan_in_force(question: Question) -> Part:
+    """The plan that a run before this one left; null where there is none, or it cannot be read."""
+    try:
+        plan = json.loads(question.tree.text("etc/tandem/plan.json") or "null")
+    except ValueError:
+        plan = None
+    return {"plan": plan if isinstance(plan, dict) else None}, []
+
+
 def packages(question: Question) -> Part:
     text = question.tree.text("var/lib/dpkg/status")
     if text is None:
@@ -228,6 +238,7 @@ SUBSETS: dict[str, Callable[[Question], Part]] = {
     "listeners": listeners_part,
     "gpu": gpu_part,
     "engine": engine,
+    "plan": plan_in_force,
     "packages": packages,
 }
 

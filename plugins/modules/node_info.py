@@ -32,7 +32,7 @@ options:
     description: What to look at. Empty means all.
     type: list
     elements: str
-    choices: [system, memory, network, ibv, listeners, gpu, engine, packages]
+    choices: [system, memory, network, ibv, listeners, gpu, engine, plan, packages]
     default: []
   controller_address:
     description:
@@ -151,6 +151,10 @@ node:
           tandem-head.service: {load: loaded, active: active, sub: running, result: success,
             invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718, main_pid: 4242,
             since: Sun 2026-11-29 21:07:11 UTC}
+    plan:
+      description: The plan that a run before this one left, C(/etc/tandem/plan.json); null where there is none.
+      type: dict
+      sample: {group: tandem, rank: 0, ranks: 2}
     packages:
       description: Those of O(packages) that are not installed.
       type: dict

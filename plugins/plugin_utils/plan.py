@@ -97,9 +97,27 @@ def cabled(node: Mapping) -> list[str]:
     return [netdev for _pci, netdev in sorted(found)]
 
 
+def _in_force(node: Mapping) -> list[str]:
+    """The rails of the plan that the node has now; none on a machine that was never planned, or not by us."""
+    try:
+        netdevs = [rail["netdev"] for rail in node["plan"]["fabric"]["rails"]]
+    except (KeyError, TypeError):
+        return []
+    return [netdev for netdev in netdevs if netdev in _links(node)]
+
+
+def _found_rails(node: Mapping) -> list[str]:
+    """The rails of a node that nobody named: those with a cable, unless fewer have one than the plan in force needs.
+
+    A pulled cable must not renumber the rails that are left; a cable in another cage makes other rails, as many.
+    """
+    now, before = cabled(node), _in_force(node)
+    return before if len(now) < len(before) else now
+
+
 def _wanted_rails(rank: Rank) -> list[Mapping]:
     named = rank.variables.get("tandem_fabric_rails") or []
-    return named or [{"netdev": name} for name in (cabled(rank.node) if rank.node else [])]
+    return named or [{"netdev": name} for name in (_found_rails(rank.node) if rank.node else [])]
 
 
 def _parse(address: str) -> IPNetwork:
@@ -229,6 +247,14 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
             for index, entry in enumerate(entries)
             if index < len(plan.subnets)
         ]
+
+
+def _check_cables(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for rank in ranks:
+        if rank.node and not rank.variables.get("tandem_fabric_rails"):
+            for netdev in (rail.netdev for rail in plan.rails[rank.host]):
+                if netdev not in cabled(rank.node):
+                    yield finding("plan.rail.lost", [rank.host], netdev=netdev)
 
 
 def _check_interfaces(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
@@ -429,6 +455,7 @@ def plan_group(group: str, ranks: list[Rank], profile: Mapping) -> GroupPlan:
     _plan_rails(ranks, plan)
     plan.findings += _check_ranks(group, ranks, profile)
     plan.findings += _check_machines(ranks, profile)
+    plan.findings += _check_cables(ranks, plan)
     plan.findings += _check_interfaces(ranks, plan)
     plan.findings += _check_addresses(ranks, plan)
     plan.findings += _check_subnets(ranks, plan)

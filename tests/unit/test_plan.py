@@ -232,6 +232,47 @@ def test_a_port_of_a_card_with_several_is_named_with_its_number():
     assert {rail.hca for rail in plan.rails["spark-a"]} == {"mlx5_0:1", "mlx5_0:2"}
 
 
+def planned(*rails, pulled=()):
+    """A node that an earlier run planned these rails for; the cables of some are pulled now."""
+    changed = node()
+    changed["plan"] = {"fabric": {"rails": [{"netdev": name} for name in rails]}}
+    for each in changed["network"]["links"]:
+        each["carrier"] = each["name"] not in pulled
+    return changed
+
+
+RAIL, TWIN = "enp1s0f0np0", "enP2p1s0f0np0"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lost"),
+    [
+        ((planned(RAIL, TWIN), planned(RAIL, TWIN)), 0),
+        # pulled: the rail is named, and the one that is left keeps its number
+        ((planned(RAIL, TWIN, pulled=[RAIL]), planned(RAIL, TWIN, pulled=[RAIL])), 2),
+        ((planned(RAIL, TWIN, pulled=[RAIL, TWIN]), planned(RAIL, TWIN)), 2),
+        # moved to another cage, or a rail more than before: what has a cable counts
+        ((planned("enp1s0f1np1", "enP2p1s0f1np1"), planned(RAIL, TWIN)), 0),
+        ((planned(RAIL), planned(RAIL)), 0),
+    ],
+)
+def test_a_pulled_cable_is_named_and_renumbers_nothing(nodes, lost):
+    plan = plan_group("tandem", ranks(*nodes), PROFILE)
+    assert ids(plan) == ["plan.rail.lost"] * lost
+    assert [rail.netdev for rail in plan.rails["spark-a"]] == [RAIL, TWIN]
+
+
+def test_rails_that_are_named_may_be_fewer_than_before():
+    pair = ranks(planned(RAIL, TWIN, pulled=[RAIL]), planned(RAIL, TWIN), tandem_fabric_rails=[rail(TWIN)])
+    assert ids(plan_group("tandem", pair, PROFILE)) == []
+
+
+@pytest.mark.parametrize("plan", [None, {}, {"fabric": {}}, {"fabric": [1]}, {"fabric": {"rails": [1, {}]}}])
+def test_an_earlier_plan_without_rails_is_none(plan):
+    pair = ranks({**node(), "plan": plan}, node())
+    assert ids(plan_group("tandem", pair, PROFILE)) == []
+
+
 def test_an_address_outside_its_rails_subnet():
     pair = ranks()
     for number, address in enumerate(("10.9.0.1/24", "10.9.1.2/24")):
