@@ -12,12 +12,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import combinations, islice
+from itertools import chain, combinations
 
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 
 try:
-    from netaddr import AddrFormatError, IPNetwork, cidr_merge
+    from netaddr import AddrFormatError, IPNetwork, IPSet, cidr_merge
 except ImportError as error:  # said by plan_group, to the operator
     NETADDR_PROBLEM: ImportError | None = error
 else:
@@ -171,19 +171,20 @@ def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan
         if whole.version != 4:
             raise ValueError("it is not an IPv4 network")
         _holds_hosts(whole)
-        pool = iter(list(islice(whole.subnet(RAIL_PREFIX), 4 * count + len(given))))
     except (AddrFormatError, ValueError) as why:
         plan.findings.append(
             finding("plan.fabric.supernet", supernet=supernet, rails=count, ranks=len(ranks), why=why)
         )
         return
-    taken = list(given.values())
+    free = IPSet([whole]) - IPSet([address.cidr for address in given.values()])
+    wide = (network for network in free.iter_cidrs() if network.prefixlen <= RAIL_PREFIX)
+    pool = chain.from_iterable(network.subnet(RAIL_PREFIX) for network in wide)
     for index in range(count):
         mine = [address for (_host, rail), address in given.items() if rail == index]
         if mine:
             plan.subnets.append(mine[0].cidr)
             continue
-        subnet = next((part for part in pool if not any(_overlap(part, t.cidr) for t in taken)), None)
+        subnet = next(pool, None)
         if subnet is None or subnet.size - 2 < len(ranks):
             plan.findings.append(
                 finding(

@@ -83,8 +83,14 @@ def test_a_damaged_shard_is_named(tmp_path, content, why):
 
 def test_the_revision_is_that_of_the_content(tmp_path):
     same = [read(folder(tmp_path / name, {"model.safetensors": shard()})).revision for name in "ab"]
-    other = read(folder(tmp_path / "c", {"model.safetensors": shard("F16")})).revision
-    assert same[0] == same[1] != other
+    others = [
+        read(folder(tmp_path / name, content)).revision
+        for name, content in (
+            ("c", {"model.safetensors": shard("F16")}),
+            ("d", {"other.safetensors": shard()}),
+        )
+    ]
+    assert same[0] == same[1] and len({same[0], *others}) == 3
 
 
 @pytest.mark.parametrize("weight_map", [None, [], {}, {"a": 1}, {"a": ["s"]}, {"a": "../s"}, {"a": "/s"}])

@@ -130,6 +130,7 @@ REFUSED = [
     ),
     ("carrier unknown", TREE.replace("enp1s0f0np0", "enp1s0f0np0 operstate=x", 1), PLAN, "does not tell"),
     ("port down", TREE.replace("f0np0", "f0np0 state=DOWN operstate=up", 1), PLAN, "its port is DOWN"),
+    ("mtu unknown", TREE.replace("enp1s0f0np0", "enp1s0f0np0 mtu=x", 1), PLAN, "has MTU unknown"),
     ("interface gone", TREE.replace("enP2p1s0f0np0", "eth7"), PLAN, "enP2p1s0f0np0 does not exist"),
     ("device gone", TREE, changed(rails__1__hca="mlx5_3"), "mlx5_3 matches no port"),
     ("version 1 only", TREE.replace("3 192.168.178.1 v2", "3 192.168.178.1 v1"), PLAN, "RoCE v1 only"),

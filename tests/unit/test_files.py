@@ -24,7 +24,7 @@ from ansible_collections.tandem.spark.plugins.modules import managed_files
         (Wanted("/p", content=b"a", owner="root"), Found("file", b"a", owner="nobody"), ["owner"]),
         (Wanted("/p", "directory"), Found("file", b""), ["state"]),
         (Wanted("/p", "link", target="x"), Found("link", target="y"), ["target"]),
-        (Wanted("/p", "link", target="x"), Found("link", target="x"), []),
+        (Wanted("/p", "link", target="x", mode=0o644), Found("link", target="x"), []),
         (Wanted("/p", "absent"), Found("absent"), []),
         (Wanted("/p", "absent"), Found("directory"), ["state"]),
     ],
@@ -136,6 +136,12 @@ def test_purge_names_only_files_that_the_list_does_not(tmp_path):
     wanted = [Wanted(str(tmp_path), "directory", purge=True), Wanted(str(tmp_path / "kept"), content=b"")]
     assert files.strangers(wanted) == [str(tmp_path / "old")]
     assert files.strangers([Wanted(str(tmp_path / "missing"), "directory", purge=True)]) == []
+
+
+def test_what_goes_away_is_shown_as_absent():
+    gone = Wanted("/p", "absent")
+    assert files.describe(gone, Found("file", b"a", mode=0o644), "before") == "file mode=0644\na"
+    assert files.describe(gone, Found("file", b"a", mode=0o644), "after") == "absent\n"
 
 
 def test_a_secret_is_not_in_the_diff():

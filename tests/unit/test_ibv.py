@@ -165,6 +165,12 @@ def test_files_that_refuse_are_unknown(tmp_path, monkeypatch, code):
     assert bool(table.unreadable) == (code != errno.ENOENT)
 
 
+def test_an_infiniband_port_has_no_roce_entries(tmp_path):
+    write_tree(tmp_path, "mlx5_0 ib0 layer=InfiniBand\n  0 fe80::1 v1\n")
+    ((port,),) = [device.ports for device in ibv.read_devices(str(tmp_path)).devices]
+    assert [gid.type for gid in port.gids] == ["ib"]
+
+
 def test_types_of_empty_slots_are_never_read(tmp_path, monkeypatch):
     """On a real kernel they answer EINVAL, 1,024 of them in every table."""
     write_tree(tmp_path, HEAD)

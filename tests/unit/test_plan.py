@@ -85,6 +85,24 @@ def test_rails_are_in_pci_order_on_every_box():
     assert [rail.hca for rail in plan.rails["spark-b"]] == ["roce0", "roce1"]
 
 
+def test_a_cabled_management_interface_is_no_rail():
+    managed = node()
+    managed["network"]["management"].append({"name": "enp1s0f0np0", "reasons": ["default route"]})
+    assert cabled(managed) == ["enP2p1s0f0np0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "second"),
+    [("192.168.177.1/29", ".9/29"), ("192.168.177.1/25", ".129/29"), ("10.0.0.1/8", ".1/29")],
+)
+def test_a_rail_without_address_gets_the_next_free_subnet(given, second):
+    pair = ranks()
+    rails = [rail(address=given), rail("enP2p1s0f0np0")]
+    pair[0] = Rank(0, "spark-a", {**VARIABLES, "tandem_fabric_rails": rails}, pair[0].node)
+    plan = plan_group("tandem", pair, PROFILE)
+    assert ids(plan) == [] and addresses(plan)["spark-a"] == [given, f"192.168.177{second}"]
+
+
 def test_what_a_node_is_told():
     pair = ranks()
     plan = plan_group("tandem", pair, PROFILE)
@@ -146,6 +164,11 @@ def with_machine(**values):
         ((node(), node(rails=("enp1s0f0np0",))), {}, ["plan.rails.count"]),
         ((), {"tandem_fabric_rails": [rail("enp9")]}, ["plan.rail.unknown_netdev"] * 2),
         ((), {"tandem_fabric_rails": [rail("eth0")]}, ["plan.rail.management"] * 2),
+        (
+            (node(management="192.168.177.3/24"), node()),
+            {"tandem_fabric_rails": [rail("eth0")]},
+            ["plan.rail.management"] * 2 + ["plan.rail.subnet_taken"],
+        ),
         # addresses
         ((), {"tandem_fabric_rails": [rail(address="10.0.0.999/24")]}, ["plan.rail.address"] * 2),
         ((), {"tandem_fabric_rails": [rail(address="10.0.0.1")]}, ["plan.rail.address"] * 2),

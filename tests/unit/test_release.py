@@ -13,6 +13,7 @@ from ansible_collections.tandem.spark.plugins.filter.release import (
     restart_reasons,
     stale_proofs,
 )
+from ansible_collections.tandem.spark.plugins.module_utils import engine_state
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import links, look, parse_units
 from ansible_collections.tandem.spark.plugins.plugin_utils.release import Release
 
@@ -51,6 +52,12 @@ def test_a_proven_pair_is_left_alone():
 def test_a_change_on_one_rank_restarts_the_group(worker, word):
     (reason,) = restart_reasons(pair(**worker), UNITS, "new")
     assert "b" in reason and word in reason
+
+
+def test_a_unit_that_waits_for_its_restart_runs(monkeypatch):
+    states = {"a": "active", "b": "activating", "c": "inactive", "d": "failed", "e": "deactivating"}
+    monkeypatch.setattr(engine_state, "units", lambda: {name: {"active": s} for name, s in states.items()})
+    assert engine_state.running() == ["a", "b", "e"]
 
 
 @pytest.mark.parametrize("worker", [{"runs_as": "later"}, {"proved_as": None}])

@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface
 
 import pytest
-from ansible_collections.tandem.spark.plugins.module_utils import fabric_wish, ibv, selection
+from ansible_collections.tandem.spark.plugins.module_utils import (
+    commands,
+    fabric_look,
+    fabric_wish,
+    ibv,
+    selection,
+)
 from sysfs_tree import write_tree
 
 HEALTHY = """
@@ -121,6 +128,43 @@ PINNED = [
     ("link-local wanted", LINK_LOCAL, {"subnets": ["169.254.0.0/16"]}, {"rocep1s0f1": 3}, 3),
     ("old names", LEGACY, {"hcas": ["^mlx5_10"]}, {"mlx5_0": 3, "mlx5_2": 3}, 3),
     ("the one index that both have", MANY_ENTRIES, {}, {"rocep1s0f0": 5, "roceP2p1s0f0": 5}, 5),
+    (
+        "the first of two that both have",
+        HEALTHY.replace("  3 ", "  5 ").replace("  2 10.9.0.1       v1", "  2 10.9.0.1 v1\n  4 10.9.0.3 v2")
+        + "  4 10.9.1.3       v2\n",
+        {},
+        {"rocep1s0f0": 4, "roceP2p1s0f0": 4},
+        4,
+    ),
+    (
+        "own address alone among peers",
+        HEALTHY,
+        {"peers": ["10.9.0.1"]},
+        {"rocep1s0f0": 3, "roceP2p1s0f0": 3},
+        3,
+    ),
+    (
+        "a peer on either kind of address",
+        POLLUTED,
+        {"peers": ["10.9.0.2", "169.254.77.1"]},
+        {"rocep1s0f0": 3, "rocep1s0f1": 3, "roceP2p1s0f0": 3},
+        3,
+    ),
+    (
+        "an empty table in the other cage is not waited for",
+        "rocep1s0f0 a port=p0\n  3 10.9.0.1 v2\nrocep1s0f1 b port=p1\n  1 fe80::2 v2\n",
+        {},
+        {"rocep1s0f0": 3, "rocep1s0f1": None},
+        3,
+    ),
+    (
+        "a carrier that is unknown",
+        "rocep1s0f0 a operstate=unknown\n  3 10.9.0.1 v2\n",
+        {},
+        {"rocep1s0f0": 3},
+        3,
+    ),
+    ("the rate that is wanted", HEALTHY, {"min_rate_gbps": 200}, {"rocep1s0f0": 3, "roceP2p1s0f0": 3}, 3),
 ]
 
 
@@ -220,7 +264,26 @@ FINDINGS = [
         {"peers": ["10.9.0.2", "10.9.7.7"]},
         {"fabric.peer.no_rail", "fabric.hca.other_subnet", "fabric.rail.half_port"},
     ),
+    (HEALTHY, {"peers": ["10.99.0.2"]}, {"fabric.selection.none", "fabric.hca.other_subnet"}),
     (HEALTHY, {"min_rate_gbps": 400}, {"fabric.port.slow"}),
+    ("rocep1s0f0 a rate=x\n  3 10.9.0.1 v2\n", {"min_rate_gbps": 1}, {"fabric.port.rate_unknown"}),
+    ("rocep1s0f0 a mtu=2200\n  3 10.9.0.1 v2\n", {}, {"fabric.mtu.small"}),
+    (
+        "rocep1s0f0 a port=p0\n  3 10.9.0.1 v2\nrocep1s0f1 b port=p1\n  3 10.9.1.1 v2\n",
+        {},
+        {"fabric.rail.mixed_cages"},
+    ),
+    # The first cage of another card is no twin.
+    (
+        "mlx5_0 a port=p0 guid=1\n  3 10.9.0.1 v2\nmlx5_1 b port=p0 guid=2\n  3 10.9.1.1 v2\n",
+        {"peers": ["10.9.0.2"]},
+        {"fabric.hca.other_subnet"},
+    ),
+    (
+        "rocep1s0f0 a\n  3 10.9.0.1 v2 ndev=/\n",  # no name of an interface
+        {},
+        {"fabric.gid.other_netdev", "fabric.hca.unaddressed"},
+    ),
     (LEGACY, {"hcas": ["mlx5_1"]}, {"fabric.hca.selector_prefix", "fabric.port.down"}),
     (LEGACY, {"hcas": ["=mlx5_0"]}, {"fabric.rail.half_port"}),
     (LEGACY, {"hcas": ["=mlx5_0:2"]}, {"fabric.hca.not_found", "fabric.selection.none"}),
@@ -289,6 +352,34 @@ def test_link_local_where_the_peer_was_tried(tmp_path, answering, hcas):
     found, ids, _ = choose(tmp_path, LINK_LOCAL, around, peers=[str(peer)])
     assert found.hcas == hcas
     assert ("fabric.peer.no_answer" in ids) == (not answering)
+
+
+def test_a_peer_that_answers_elsewhere_widens_no_wish(tmp_path):
+    peers = {IPv4Address("10.9.0.2"): frozenset(), IPv4Address("169.254.77.1"): frozenset({"enp1s0f1np1"})}
+    around = fabric_wish.Surroundings({}, peers, ("enp1s0f1np1",))
+    found, _, _ = choose(tmp_path, POLLUTED, around, subnets=["10.9.0.0/24"], peers=map(str, peers))
+    assert found.hcas == ("rocep1s0f0",)
+
+
+def test_a_port_of_a_device_with_several_is_named_with_its_number(tmp_path):
+    device, *_ = ibv.read_devices(write_tree(tmp_path, HEALTHY)).devices
+    both = replace(device, ports=(device.ports[0], replace(device.ports[0], port=2)))
+    found, _ = selection.select([both], fabric_wish.wish(hcas=["=rocep1s0f0:2"]))
+    assert found.env["NCCL_IB_HCA"] == "=rocep1s0f0:2"
+
+
+@pytest.mark.parametrize(("rcs", "known"), [((0, 1), True), ((0, None), False), ((None, None), False)])
+def test_peers_are_unknown_where_one_could_not_be_asked(monkeypatch, rcs, known):
+    monkeypatch.setattr(
+        fabric_look, "read_addresses", lambda _text: {"a": (), "b": (IPv4Interface("10.9.0.1/24"),)}
+    )
+    monkeypatch.setattr(fabric_look.commands, "ask", lambda *_: commands.Answer(0, ""))
+    monkeypatch.setattr(
+        fabric_look.commands, "ask_all", lambda argvs: [commands.Answer(rc, "") for rc in rcs]
+    )
+    peers = [IPv4Address("10.9.0.2"), IPv4Address("10.9.0.3")]
+    around = fabric_look.look_around(["a", "b"], peers)
+    assert around.answers == ({peers[0]: {"b"}, peers[1]: set()} if known else None)
 
 
 def test_a_routable_rail_is_kept_while_its_peer_is_silent(tmp_path):
