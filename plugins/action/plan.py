@@ -46,6 +46,7 @@ class ActionModule(ActionBase):
         given = {host: self._public(hostvars[host]) for host in hosts}
         findings = list(variables.check(known, given))
         effective = {host: variables.effective(known, given[host]) for host in hosts}
+        findings += variables.differing(effective)
         profile = self._profile(effective[hosts[0]], findings)
         if profile:
             ranks = [

@@ -24,6 +24,13 @@ ENTRIES = {
         "Correct it in the inventory. `ansible-doc -t role tandem.spark.{role}` says what it takes",
         source=INVENTORY,
     ),
+    "plan.variable.differs": Entry(
+        "error",
+        "group",
+        "The variable {name} is not the same on all ranks: {found}",
+        "Set it once for the whole group, in its group_vars",
+        source=INVENTORY,
+    ),
     "plan.profile.unknown": Entry(
         "error",
         "group",

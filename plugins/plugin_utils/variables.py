@@ -27,6 +27,8 @@ RANGES = {
     "tandem_fabric_peer_timeout_s": (1, 600),
     "tandem_proof_total_timeout_s": (1, 86400),
 }
+# What each host has for itself; all else is the group's.
+PER_HOST = frozenset({"tandem_fabric_rails"})
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,15 @@ def effective(variables: Mapping[str, Variable], given: Mapping) -> dict:
         if why is None:
             values[name] = value
     return values
+
+
+def differing(values: Mapping[str, Mapping]) -> Iterator[Finding]:
+    """Findings about variables of the group that have not one value on all its hosts: {host: effective values}."""
+    first, *others = values.values()
+    for name, value in first.items():
+        if name not in PER_HOST and any(other[name] != value for other in others):
+            found = ", ".join(f"{host} has {each[name]!r}" for host, each in values.items())
+            yield finding("plan.variable.differs", values, name=name, found=found)
 
 
 def check(variables: Mapping[str, Variable], given: Mapping[str, Mapping]) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from ansible_collections.tandem.spark.plugins.plugin_utils.variables import (
     Variable,
     check,
     declared,
+    differing,
     effective,
 )
 
@@ -101,6 +102,15 @@ def test_an_unusable_value_counts_with_its_default():
 
 def test_a_number_from_the_command_line_is_a_number():
     assert effective(KNOWN, {"tandem_fabric_mtu": "1500"})["tandem_fabric_mtu"] == 1500
+
+
+def test_what_is_the_groups_has_one_value():
+    one = effective(KNOWN, {"tandem_fabric_rails": [{"netdev": "x"}]})
+    assert list(differing({"spark-a": one, "spark-b": effective(KNOWN, {})})) == []
+    other = effective(KNOWN, {"tandem_fabric_mtu": 1500})
+    (found,) = differing({"spark-a": one, "spark-b": other})
+    assert found.id == "plan.variable.differs" and found.hosts == ("spark-a", "spark-b")
+    assert "spark-a has 9000, spark-b has 1500" in found.summary
 
 
 def test_what_has_a_range_is_declared():
