@@ -56,13 +56,6 @@ ENTRIES = {
         "Run `ansible-playbook site.yml --tags fabric`",
         fixed_by="fabric",
     ),
-    "fabric.rail.file": Entry(
-        "warning",
-        "node",
-        "{path} is {found}, so the rails would not come back after a reboot as they are wanted",
-        "Run `ansible-playbook site.yml --tags fabric`",
-        fixed_by="fabric",
-    ),
     "fabric.rail.no_carrier": Entry(
         "error",
         "node",

@@ -67,10 +67,3 @@ class Tree:
         except OSError:
             self.unreadable.append(path)
             return []
-
-    def link_name(self, *parts: str) -> str | None:
-        """Last part of the path that a link leads to, None where there is no link."""
-        try:
-            return os.path.basename(os.readlink(self.path(*parts)))
-        except OSError:
-            return None

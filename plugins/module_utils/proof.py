@@ -15,7 +15,6 @@ from .numerals import read_number
 
 Case = Mapping[str, Any]  # one of the cases[] that generation_check returns
 
-OUTCOMES = ("proven", "rejected", "unproven")
 MAX_WRONG = Fraction(1, 10)
 
 

@@ -13,13 +13,7 @@ author: tandem.spark contributors (@tandem-spark)
 description:
   - Reads the configuration, the index and the header of every shard; no weight is read.
   - Fails where the folder is no checkpoint, a shard is missing, or a shard's size is not what its header says.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-  diff_mode:
-    description: Changes nothing in any mode.
-    support: none
+extends_documentation_fragment: tandem.spark.changes_nothing
 options:
   path:
     description: Folder of the checkpoint.

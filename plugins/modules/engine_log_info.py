@@ -14,13 +14,7 @@ description:
   - Reads the log of one rank, head or worker, of vLLM 0.26 to 0.33, with or without prefixes of journald or containers.
   - Tells how far the newest start in it came, what it measured, and what ended it, with the remedy where one is known.
   - What the log does not say is null.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-  diff_mode:
-    description: Changes nothing in any mode.
-    support: none
+extends_documentation_fragment: tandem.spark.changes_nothing
 options:
   path:
     description: The log file.

@@ -16,13 +16,7 @@ description:
     all of them (C(pinned)) or NCCL has to choose per HCA (C(dynamic)). What could not be read is not used.
   - Changes nothing. Bad input is told in RV(findings), never by a failure; only options that cannot be
     understood fail.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-  diff_mode:
-    description: Changes nothing in any mode.
-    support: none
+extends_documentation_fragment: tandem.spark.changes_nothing
 options:
   sysfs_root:
     description:

@@ -14,13 +14,7 @@ description:
   - Reads what the plan, the roles and the doctor ask of a node in one run, so that a run with nothing to do
     costs few.
   - Changes nothing. What could not be read is null and is told in RV(findings).
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-  diff_mode:
-    description: Changes nothing in any mode.
-    support: none
+extends_documentation_fragment: tandem.spark.changes_nothing
 options:
   root:
     description:
@@ -147,6 +141,8 @@ node:
       sample:
         current: 0123456789abcdef
         applied: 0123456789abcdef
+        proof: {digest: 0123456789abcdef, outcome: proven}
+        runs_as: {driver: 580.173.02, kernel: 6.17.0-1026-nvidia, invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718}
         units:
           tandem-head.service: {load: loaded, active: active, sub: running, result: success,
             invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718, main_pid: 4242,

@@ -15,13 +15,7 @@ description:
     group (registered as C(__tandem_node)) and the public variables of the inventory.
   - Fails with every problem at once, before anything is touched.
   - A host that this run does not look at (C(--limit)) is left out of the checks and keeps its place in the plan.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-  diff_mode:
-    description: Changes nothing in any mode.
-    support: none
+extends_documentation_fragment: tandem.spark.changes_nothing
 options:
   group:
     description: The inventory group whose hosts are the ranks; its first host is the head.

@@ -12,13 +12,7 @@ version_added: "0.1.0"
 author: tandem.spark contributors (@tandem-spark)
 description:
   - Prints a text on the controller without quotes and folds, so that a command in it can be copied. Sends nothing.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-  diff_mode:
-    description: Changes nothing in any mode.
-    support: none
+extends_documentation_fragment: tandem.spark.changes_nothing
 options:
   text:
     description: What to print.

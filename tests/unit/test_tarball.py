@@ -23,7 +23,7 @@ ALLOWED = re.compile(
   | docs/[a-z0-9_-]+\.md
   | inventory\.example/.+\.yml
   | playbooks/[a-z_]+\.yml
-  | plugins/(action|callback|filter|module_utils|modules|plugin_utils)/[a-z0-9_]+\.(py|yml)
+  | plugins/(action|callback|doc_fragments|filter|module_utils|modules|plugin_utils)/[a-z0-9_]+\.(py|yml)
   | roles/[a-z]+/README\.md
   | roles/[a-z]+/(defaults|handlers|meta|tasks|vars)/[a-z0-9_]+\.yml
   | roles/[a-z]+/templates/[A-Za-z0-9_.@/-]+\.j2
