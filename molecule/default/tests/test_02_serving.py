@@ -91,3 +91,8 @@ def test_the_engine_runs_as_its_own_user_without_a_shell(host):
     assert account.shell == "/usr/sbin/nologin" and account.uid < 1000
     pid = host.check_output(f"systemctl show -p MainPID --value {UNITS[name_of(host)]}")
     assert host.check_output(f"stat -c %U /proc/{pid}") == "tandem"
+
+
+def test_the_caches_belong_to_the_engine_and_are_used(host):
+    assert host.check_output("find /var/cache/tandem ! -user tandem") == ""
+    assert int(host.check_output("find /var/cache/tandem/*/python -path '*/vllm/*' -name '*.pyc' | wc -l")) > 100
