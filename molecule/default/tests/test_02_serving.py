@@ -95,4 +95,6 @@ def test_the_engine_runs_as_its_own_user_without_a_shell(host):
 
 def test_the_caches_belong_to_the_engine_and_are_used(host):
     assert host.check_output("find /var/cache/tandem ! -user tandem") == ""
-    assert int(host.check_output("find /var/cache/tandem/*/python -path '*/vllm/*' -name '*.pyc' | wc -l")) > 100
+    assert (
+        int(host.check_output("find /var/cache/tandem/*/python -path '*/vllm/*' -name '*.pyc' | wc -l")) > 100
+    )

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
-from conftest import INVENTORY, NODES, PROJECT, lab, shell, site, wait_for
+from conftest import INVENTORY, LAB_PROGRAM, NODES, PROJECT, lab, shell, site, wait_for
 
 FIRST, SECOND = "enp1s0f0np0", "enP2p1s0f0np0"
 # Addresses, MTU and files of the rails, and whether a change waits to be undone.
@@ -152,10 +153,33 @@ def test_a_foreign_file_is_told_backed_up_and_left(node=NODES[0], path="/etc/net
     wait_for("networkd to let go of it", lambda: rails() == before, 10)
 
 
-def test_networkd_never_touched_the_way_to_the_node():
-    for node in NODES:
-        said = shell(node, "journalctl -b --no-pager -o cat -u systemd-networkd")
-        assert f"{FIRST}: " in said and "eth0: Reconfiguring" not in said
+def test_the_way_to_the_node_loses_nothing_while_its_rails_change(node=NODES[0]):
+    """systemd's reload has netplan write every interface's file anew, and networkd then takes those up with ours.
+
+    So the interface that we are connected through may be told again what it has. It must not be felt.
+    """
+    shell(node, "systemctl daemon-reload")
+    before = rails()
+    words = [
+        sys.executable,
+        str(LAB_PROGRAM),
+        "client",
+        "--",
+        "ping",
+        "-q",
+        "-i",
+        "0.02",
+        "-w",
+        "600",
+        "192.168.50.11",
+    ]
+    ping = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert "CHANGED" in step(node, "staged", rails=moved(node), revert_after_s=600)
+    assert "CHANGED" in step(node, "reverted")
+    lab("client", "--", "pkill", "-INT", "-f", "^ping -q -i 0.02")
+    said = ping.communicate(timeout=10)[0]
+    assert " 0% packet loss" in said, said
+    assert rails() == before
 
 
 def test_the_pair_is_as_it_was():
