@@ -33,6 +33,9 @@ lock: env ## write the hashed lists anew from requirements/*.in; UPGRADE=1 takes
 rehearse: system env ## site.yml over two local nodes with a real vLLM, from nothing to a judged answer (root)
 	$(LAB_PY) up
 	ansible-playbook site.yml -i $(LAB_INVENTORY)
+	@echo 'The nodes have a network of their own; from inside it the API is asked like this:'
+	$(LAB_PY) client -- curl -s http://192.168.50.11:8888/v1/models
+	@echo
 
 rehearse-down: ## remove the nodes, their links and namespaces; images and wheels stay cached
 	$(LAB_PY) down
