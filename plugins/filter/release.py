@@ -37,10 +37,65 @@ def stale_proofs(engines: Mapping[str, Mapping]) -> list[str]:
     ]
 
 
+# Causes that lie in the release itself: another try would end the same way.
+RELEASE_FAULTS = (
+    "engine.flashinfer.",
+    "engine.deepgemm.",
+    "engine.ptxas.",
+    "engine.model_runner.",
+    "engine.kv_cache.",
+    "engine.max_model_len",
+    "engine.environment.",
+    "engine.command_line",
+    "engine.configuration",
+    "engine.checkpoint.broken",
+    "engine.image.",
+    "engine.ray.",
+)
+
+
+def rollout_verdict(failed: Mapping) -> dict[str, str]:
+    """What a failed step says of the release: {outcome: rejected or unproven, reason}.
+
+    Rejected is what read wrong, or an engine that says that it cannot run like this. A lost node, a pulled cable, a
+    time-out or a taken port says nothing of the release.
+    """
+    results = failed.get("results") or [failed]
+    said = [str(each.get("msg") or "no reason given") for each in results if each.get("failed", True)]
+    reason = " ".join(said) or "no reason given"
+    fatal = ((failed.get("boot") or {}).get("fatal") or {}).get("id", "")
+    bad = reason.startswith("rejected: ") or fatal.startswith(RELEASE_FAULTS)
+    reason = reason.removeprefix("rejected: ").removeprefix("unproven: ")
+    return {"outcome": "rejected" if bad else "unproven", "reason": reason}
+
+
+def rejections(engines: Mapping[str, Mapping], digest: str) -> dict[str, str]:
+    """{host: reason} where a release was rejected under the circumstances that the host has now."""
+    return {host: engine["rejected"][digest] for host, engine in engines.items() if digest in engine["rejected"]}
+
+
+def other_circumstances(engines: Mapping[str, Mapping], digest: str) -> str:
+    """Where a release was proven under another driver or kernel: which, and what brings them back; else nothing."""
+    said = []
+    for host, engine in engines.items():
+        if engine["current"] != digest or engine["proof"] or not engine["proven_as"]:
+            continue
+        then, now = engine["proven_as"][-1], engine["runs_as"]
+        changed = [f"{name} {then.get(name)} (now {now[name]})" for name in ("driver", "kernel") if then.get(name) != now[name]]
+        said.append(f"On {host} this very release was proven with {' and '.join(changed) or 'other boot options'}. ")
+    if said:
+        said.append("The release was not changed; bring driver and kernel back as one pair, as they were (apt-get with "
+                    "the old version of every package of the driver, then a reboot), and run again.")
+    return "".join(said)
+
+
 class FilterModule:
     def filters(self) -> dict:
         return {
             "environment_file": environment_file,
             "restart_reasons": restart_reasons,
             "stale_proofs": stale_proofs,
+            "rollout_verdict": rollout_verdict,
+            "rejections": rejections,
+            "other_circumstances": other_circumstances,
         }

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+
+from . import records
 
 UNITS = ("tandem-head.service", "tandem-worker.service")
 PROPERTIES = "Id LoadState ActiveState SubState Result InvocationID MainPID ActiveEnterTimestamp".split()
@@ -66,40 +68,41 @@ def driver_version(root: Path) -> str | None:
     return found.group(1) if found else None
 
 
-def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
-    """node_info's `engine`: {current, applied, applied_manifest, proof, runs_as, units}.
-
-    `runs_as` is what a proof holds for besides the release: driver, kernel, boot options, this boot and this start.
-    `root` is read in place of /; systemd is asked only where `shown` does not carry its answer.
-    """
-    known = units() if shown is None else shown
-    link = root / CURRENT[1:]
-    current = os.path.basename(os.readlink(link)) if link.is_symlink() else None
-    applied = _text(root / "var/lib/tandem/applied")
+def runs_as(root: Path, known: Mapping[str, Mapping]) -> dict:
+    """What a proof holds for besides the release: driver, kernel, boot options, this boot and this start."""
     running = next((unit for unit in known.values() if unit["active"] == "active"), None)
     return {
-        "current": current,
-        "applied": applied,
-        "applied_manifest": _json(root / f"{RELEASES[1:]}/{applied}/manifest.json") if applied else None,
-        "proof": _json(root / f"var/lib/tandem/proofs/{current}.json") if current else None,
-        "runs_as": {
-            "driver": driver_version(root),
-            "kernel": _text(root / "proc/sys/kernel/osrelease"),
-            "boot_options": _text(root / "proc/cmdline"),
-            "boot_id": _text(root / "proc/sys/kernel/random/boot_id"),
-            "invocation_id": running["invocation_id"] if running else None,
-        },
-        "units": known,
+        "driver": driver_version(root),
+        "kernel": _text(root / "proc/sys/kernel/osrelease"),
+        "boot_options": _text(root / "proc/cmdline"),
+        "boot_id": _text(root / "proc/sys/kernel/random/boot_id"),
+        "invocation_id": running["invocation_id"] if running else None,
     }
 
 
-def _json(path: Path) -> dict | None:
-    """The map that a file holds; None where there is none, or only a part of it."""
-    try:
-        content = json.loads(_text(path) or "null")
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) else None
+def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
+    """node_info's `engine`: {current, applied, applied_manifest, proof, proven_as, rejected, runs_as, units}.
+
+    `proof` and `rejected` hold under the driver, kernel and boot options of now; `proven_as` is what the current
+    release ran as where it was proven under others. `root` is read in place of /; systemd is asked only where
+    `shown` does not carry its answer.
+    """
+    known = units() if shown is None else shown
+    now = runs_as(root, known)
+    link = root / CURRENT[1:]
+    current = os.path.basename(os.readlink(link)) if link.is_symlink() else None
+    applied = _text(root / "var/lib/tandem/applied")
+    manifest = root / RELEASES[1:] / f"{applied}/manifest.json"
+    return {
+        "current": current,
+        "applied": applied,
+        "applied_manifest": records.read_json(manifest) if applied else None,
+        "proof": records.read_proof(root, current, now),
+        "proven_as": records.proven_elsewhere(root, current, now),
+        "rejected": records.rejected(root, now),
+        "runs_as": now,
+        "units": known,
+    }
 
 
 def journal(unit: str) -> str:

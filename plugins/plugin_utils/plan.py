@@ -503,5 +503,6 @@ def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profil
             "port": head.variables["tandem_api_port"],
             "model": profile["served_model_name"],
         },
+        "warm_up": profile["warm_up"],
         "nccl": {name: str(value) for name, value in profile["nccl"].items()},
     }

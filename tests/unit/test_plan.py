@@ -17,6 +17,7 @@ PROFILE = {
     "served_model_name": "m",
     "runtime": {"machine": "aarch64", "python": "3.12"},
     "nccl": {"NCCL_NET": "IB"},
+    "warm_up": {},
 }
 VARIABLES = {
     "tandem_fabric_rails": [],

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a rank remembers: one record per release and circumstances, the release proven last, and a history.
+
+Circumstances are driver, kernel and boot options: what was proven or rejected under others says nothing here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import files
+
+STATE = "var/lib/tandem"
+CIRCUMSTANCES = ("driver", "kernel", "boot_options")
+OUTCOMES = ("proven", "rejected", "unproven")
+
+
+def read_json(path: Path) -> dict | None:
+    """The map that a file holds; None where there is none, or only a part of it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def circumstances(runs_as: Mapping) -> str:
+    """Eight hex digits that stand for driver, kernel and boot options."""
+    text = json.dumps([runs_as.get(name) for name in CIRCUMSTANCES])
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def proof_path(root: Path, digest: str, runs_as: Mapping) -> Path:
+    return root / STATE / "proofs" / f"{digest}.{circumstances(runs_as)}.json"
+
+
+def read_proof(root: Path, digest: str | None, runs_as: Mapping) -> dict | None:
+    """The record of a release under these circumstances."""
+    return read_json(proof_path(root, digest, runs_as)) if digest else None
+
+
+def rejected(root: Path, runs_as: Mapping) -> dict[str, str]:
+    """{release: reason} of what was rejected under these circumstances."""
+    here = sorted((root / STATE / "proofs").glob(f"*.{circumstances(runs_as)}.json"))
+    found = {path.name.split(".")[0]: read_json(path) for path in here}
+    return {
+        digest: str(record.get("reason"))
+        for digest, record in found.items()
+        if record and record.get("outcome") == "rejected"
+    }
+
+
+def proven_elsewhere(root: Path, digest: str | None, runs_as: Mapping) -> list[dict]:
+    """What this release ran as where it was proven under other circumstances."""
+    paths = sorted((root / STATE / "proofs").glob(f"{digest}.*.json")) if digest else []
+    records = [read_json(path) for path in paths if path != proof_path(root, digest, runs_as)]
+    return [record.get("ran_as") or {} for record in records if record and record.get("outcome") == "proven"]
+
+
+def write(root: Path, event: str, record: Mapping, runs_as: Mapping) -> None:
+    """Keeps a record, and adds its line to the history.
+
+    `record` has digest, outcome and reason, and whatever else is to be remembered. What is unproven is remembered in
+    the history only: the next run tries it again. Raises files.FilesError where the disk refuses.
+    """
+    whole = {**record, "ran_as": dict(runs_as)}
+    wanted = []
+    if record["outcome"] != "unproven":
+        path = str(proof_path(root, record["digest"], runs_as))
+        wanted.append(files.Wanted(path, content=_json(whole, indent=1), mode=0o644))
+    if record["outcome"] == "proven":
+        applied = str(root / STATE / "applied")
+        wanted.append(files.Wanted(applied, content=f"{record['digest']}\n".encode(), mode=0o644))
+    for item in wanted:
+        files.apply(item, files.look(item.path, with_content=False))
+    kept = ("digest", "outcome", "reason", "seconds")
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    _append(
+        root / STATE / "history.jsonl",
+        {"at": at, "event": event, **{name: record[name] for name in kept if name in record}},
+    )
+
+
+def _json(content: Mapping, indent: int | None = None) -> bytes:
+    return (json.dumps(content, indent=indent, sort_keys=True) + "\n").encode()
+
+
+def _append(path: Path, line: Mapping) -> None:
+    """One write of one line: a reader never sees half of it, a crash loses at most this one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), "wb", buffering=0) as stream:
+            stream.write(_json(line))
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise files.FilesError(
+            f"{path} could not be written: {error.strerror or error}. Check free space (df -h {path.parent})."
+        ) from error
