@@ -71,7 +71,9 @@ def rollout_verdict(failed: Mapping) -> dict[str, str]:
 
 def rejections(engines: Mapping[str, Mapping], digest: str) -> dict[str, str]:
     """{host: reason} where a release was rejected under the circumstances that the host has now."""
-    return {host: engine["rejected"][digest] for host, engine in engines.items() if digest in engine["rejected"]}
+    return {
+        host: engine["rejected"][digest] for host, engine in engines.items() if digest in engine["rejected"]
+    }
 
 
 def other_circumstances(engines: Mapping[str, Mapping], digest: str) -> str:
@@ -81,11 +83,19 @@ def other_circumstances(engines: Mapping[str, Mapping], digest: str) -> str:
         if engine["current"] != digest or engine["proof"] or not engine["proven_as"]:
             continue
         then, now = engine["proven_as"][-1], engine["runs_as"]
-        changed = [f"{name} {then.get(name)} (now {now[name]})" for name in ("driver", "kernel") if then.get(name) != now[name]]
-        said.append(f"On {host} this very release was proven with {' and '.join(changed) or 'other boot options'}. ")
+        changed = [
+            f"{name} {then.get(name)} (now {now[name]})"
+            for name in ("driver", "kernel")
+            if then.get(name) != now[name]
+        ]
+        said.append(
+            f"On {host} this very release was proven with {' and '.join(changed) or 'other boot options'}. "
+        )
     if said:
-        said.append("The release was not changed; bring driver and kernel back as one pair, as they were (apt-get with "
-                    "the old version of every package of the driver, then a reboot), and run again.")
+        said.append(
+            "The release was not changed; bring driver and kernel back as one pair, as they were (apt-get with "
+            "the old version of every package of the driver, then a reboot), and run again."
+        )
     return "".join(said)
 
 

@@ -10,10 +10,13 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.tandem.spark.plugins.filter.release import (
+    other_circumstances,
+    rejections,
     restart_reasons,
+    rollout_verdict,
     stale_proofs,
 )
-from ansible_collections.tandem.spark.plugins.module_utils import engine_state
+from ansible_collections.tandem.spark.plugins.module_utils import engine_state, records
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import links, look, parse_units
 from ansible_collections.tandem.spark.plugins.plugin_utils.release import Release
 
@@ -21,12 +24,15 @@ UNITS = {"a": "tandem-head.service", "b": "tandem-worker.service"}
 
 
 def engine(unit, current="new", applied="new", active="active", proved_as="now", runs_as="now"):
-    proof = None if proved_as is None else {"ran_as": {"boot_id": proved_as}}
+    circumstances = {"driver": "580.142", "kernel": "6.17.0-1014"}
+    proof = None if proved_as is None else {"ran_as": {"boot_id": proved_as, **circumstances}}
     return {
         "current": current,
         "applied": applied,
         "proof": proof,
-        "runs_as": {"boot_id": runs_as},
+        "proven_as": [],
+        "rejected": {},
+        "runs_as": {"boot_id": runs_as, **circumstances},
         "units": {unit: {"active": active}},
     }
 
@@ -84,6 +90,42 @@ def test_a_release_is_whole_when_its_manifest_is_there():
     assert json.loads(files[-1]["content"])["digest"] == RELEASE.digest
 
 
+@pytest.mark.parametrize(
+    ("failed", "outcome", "word"),
+    [
+        ({"msg": "rejected: 3 of 3 answers degenerate", "failed": True}, "rejected", "degenerate"),
+        ({"msg": "unproven: 1 of 3 questions without an answer", "failed": True}, "unproven", "without an answer"),
+        ({"msg": "ended", "boot": {"fatal": {"id": "engine.command_line"}}}, "rejected", "ended"),
+        ({"msg": "ended", "boot": {"fatal": {"id": "engine.port_taken"}}}, "unproven", "ended"),
+        ({"msg": "not ready after 600 s", "boot": {"fatal": None}}, "unproven", "600 s"),
+        ({"msg": "One or more items failed", "results": [{"failed": False}, {"failed": True, "msg": "no disk"}]},
+         "unproven", "no disk"),
+        ({"unreachable": True}, "unproven", "no reason"),
+        # the words of an answer do not decide
+        ({"msg": "unproven: it said 'rejected: no'"}, "unproven", "it said"),
+    ],
+)  # fmt: skip
+def test_what_a_failed_step_says_of_the_release(failed, outcome, word):
+    verdict = rollout_verdict(failed)
+    assert verdict["outcome"] == outcome and word in verdict["reason"]
+    assert not verdict["reason"].startswith(("rejected:", "unproven:"))
+
+
+def test_a_rejection_on_one_rank_is_one_of_the_group():
+    ranks = pair()
+    ranks["b"]["rejected"] = {"bad": "degenerate"}
+    assert rejections(ranks, "bad") == {"b": "degenerate"} and rejections(ranks, "new") == {}
+
+
+def test_a_release_that_was_proven_with_another_driver_names_it():
+    ranks = pair(proved_as=None)
+    assert other_circumstances(ranks, "new") == ""
+    ranks["b"]["proven_as"] = [{"driver": "580.126.09", "kernel": "6.17.0-1014"}]
+    said = other_circumstances(ranks, "new")
+    assert "On b" in said and "driver 580.126.09 (now 580.142)" in said and "kernel" not in said.split(".")[0]
+    assert other_circumstances(ranks, "other") == ""
+
+
 SHOWN = """Id=tandem-head.service
 LoadState=loaded
 ActiveState=active
@@ -119,18 +161,19 @@ def test_units_as_systemctl_shows_them():
     assert parse_units("") == {} and parse_units("garbage\n\nmore") == {}
 
 
-@pytest.mark.parametrize("proof", ['{"ran_as": {}}', "{cut off", "[]", None])
-def test_what_a_rank_runs(tmp_path, proof):
-    (tmp_path / "opt/tandem").mkdir(parents=True)
+def test_what_a_rank_runs(tmp_path):
+    (tmp_path / "opt/tandem/releases/abc").mkdir(parents=True)
     (tmp_path / "opt/tandem/current").symlink_to("releases/abc")
-    (tmp_path / "var/lib/tandem/proofs").mkdir(parents=True)
-    (tmp_path / "var/lib/tandem/applied").write_text("abc\n")
-    if proof:
-        (tmp_path / "var/lib/tandem/proofs/abc.json").write_text(proof)
+    (tmp_path / "opt/tandem/releases/abc/manifest.json").write_text('{"digest": "abc"}')
+    now = engine_state.runs_as(tmp_path, parse_units(SHOWN))
+    records.write(tmp_path, "rollout", {"digest": "abc", "outcome": "proven", "reason": "3 of 3"}, now)
     found = look(tmp_path, parse_units(SHOWN))
-    assert (found["current"], found["applied"]) == ("abc", "abc")
-    assert found["proof"] == ({"ran_as": {}} if proof == '{"ran_as": {}}' else None)
-    assert found["runs_as"]["invocation_id"] == "0123"
+    assert (found["current"], found["applied"], found["applied_manifest"]) == (
+        "abc",
+        "abc",
+        {"digest": "abc"},
+    )
+    assert found["proof"]["ran_as"] == found["runs_as"] and found["runs_as"]["invocation_id"] == "0123"
 
 
 def test_an_empty_node(tmp_path):
