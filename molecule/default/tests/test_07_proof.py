@@ -10,6 +10,10 @@ import pytest
 from conftest import NODES, ask, shell, site
 
 
+def last_line(node: str) -> dict:
+    return json.loads(shell(node, "tail -n 1 /var/lib/tandem/history.jsonl"))
+
+
 @pytest.mark.parametrize(
     ("defect", "verdict"), [("count", "degenerate"), ("loop", "degenerate"), ("wrong", "wrong")]
 )
@@ -21,4 +25,19 @@ def test_a_defective_checkpoint_is_refused(defect, verdict):
     assert [
         shell(node, "readlink /opt/tandem/current; cat /var/lib/tandem/applied") for node in NODES
     ] == before
+    assert {(last_line(node)["event"], last_line(node)["outcome"]) for node in NODES} == {
+        ("rollback", "proven")
+    }
     assert "391" in ask()
+
+
+def test_a_rejected_release_is_not_tried_twice_unasked():
+    before = {node: state(node) for node in NODES}
+    run = site("-e", "tandem_checkpoint_path=/srv/models/lab-wrong")
+    assert run.code != 0 and "was rejected before" in run.text and "tandem_retry_rejected=true" in run.text
+    assert {node: state(node) for node in NODES} == before
+
+
+def test_the_pair_is_quiet_after_all_that():
+    run = site()
+    assert run.code == 0 and run.changed == dict.fromkeys(NODES, 0), run.text
