@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from conftest import NODES, ask, shell, site
+from conftest import NODES, ask, shell, site, state
 
 
 def last_line(node: str) -> dict:
