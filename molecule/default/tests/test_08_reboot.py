@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from conftest import NODES, ask, lab, shell, site, wait_for
 
-LINKS = "for rail in enp1s0f0np0 enP2p1s0f0np0; do ip -4 -br addr show dev $rail; cat /sys/class/net/$rail/mtu; done"
+LINKS = """for rail in enp1s0f0np0 enP2p1s0f0np0; do
+  ip -4 -br addr show dev $rail | tr -s ' ' | cut -d' ' -f3-; cat /sys/class/net/$rail/mtu
+done"""
 
 
 def test_a_rebooted_node_has_its_rails_and_the_pair_is_proved_again():
