@@ -77,8 +77,9 @@ def test_every_problem_of_a_plan_is_told(given, context, said):
 
 def test_a_profile_whose_engine_is_too_short_for_it_is_refused():
     schema = yaml.safe_load((PROFILES[0].parents[1] / "profile_schema.yml").read_text())
+    changes = {"engine": {"flags": {"max-model-len": 1000}}, "warm_up": {"ramp_tokens": [1024]}}
     with pytest.raises(ProfileError, match="warm_up: ramp needs 1044 tokens, wanted at most the 1000"):
-        load("rehearsal", PROFILES[0].parent, {"engine": {"flags": {"max-model-len": 1000}}}, schema)
+        load("rehearsal", PROFILES[0].parent, changes, schema)
 
 
 def test_the_defaults_are_a_plan():
