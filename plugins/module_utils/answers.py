@@ -37,7 +37,7 @@ _BOX = re.compile(r"\\boxed\s*\{([^{}]*)\}")
 _FILLER = (
     r"(?:\s*\b(?:the|a|be|equals?|to|answer|number|value|actually|exactly|simply|just|about|then|thus)\b)*"
 )
-_OPENING = r"[\s:：(\[⟦⟧\"“'‘]*"
+_OPENING = r"[\s:：(\[⟦⟧\"\u201c'\u2018]*"
 _STATING = re.compile(
     r"(?:[=≈→⇒:：⟦]|равно|это|ответ|是|为|為|得|答案|等于|等於|"
     r"\b(?:is|are|was|be|becomes|equals?|gives?|yields?|makes?|get|answer|result|product|total|sum|"
@@ -49,12 +49,13 @@ _CONCLUDING = re.compile(
     re.IGNORECASE,
 )
 _DENYING = re.compile(
-    r"(?:\b(?:not|never|cannot|instead of|rather than|neither|nor|nicht|pas)|n['’]t|≠|!=|\bне|不是|并非|並非)"
-    rf"(?:\s+(?:think|believe|say|that|it(?:['’]s)?|is))*{_FILLER}{_OPENING}$",
+    r"(?:\b(?:not|never|cannot|instead of|rather than|neither|nor|nicht|pas)|n['\u2019]t|≠|!=|\bне|不是|并非|並非)"
+    rf"(?:\s+(?:think|believe|say|that|it(?:['\u2019]s)?|is))*{_FILLER}{_OPENING}$",
     re.IGNORECASE,
 )
 _DENIED = re.compile(
-    r"[\s⟧)\"”']*(?:(?:is|was|would be)(?: (?:not|wrong|incorrect|false)\b|n['’]t)|是错|不对)", re.IGNORECASE
+    r"[\s⟧)\"\u201d']*(?:(?:is|was|would be)(?: (?:not|wrong|incorrect|false)\b|n['\u2019]t)|是错|不对)",
+    re.IGNORECASE,
 )
 _LABEL = re.compile(
     r"(?:\b(?:steps?|part|item|line|case|method|option|note|equation|example|question|schritt|étape)|шаг|第)"
@@ -68,7 +69,9 @@ _COUNTED = re.compile(
 )
 _LIST_MARKER = re.compile(r"[.)、]\s+\S")
 _LIST_START = re.compile(r"^[ \t>]*[01][.)、]\s+\S", re.MULTILINE)
-_ALTERNATIVE = re.compile(r"[\s⟧\"”,]*(?:\b(?:or|oder|ou)\b|или|或者?|还是)[\s⟦\"“]*", re.IGNORECASE)
+_ALTERNATIVE = re.compile(
+    r"[\s⟧\"\u201d,]*(?:\b(?:or|oder|ou)\b|или|或者?|还是)[\s⟦\"\u201c]*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)

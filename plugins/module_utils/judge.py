@@ -33,8 +33,8 @@ _ASKS_TO_REPEAT = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"^\W*(?:i['’]m |i am )?(?:sorry|unable|afraid)"
-    r"|\bI (?:can['’]?t|cannot|won['’]t|am (?:not able|unable) to)\b|\bas an AI\b|抱歉|无法|извините",
+    r"^\W*(?:i['\u2019]m |i am )?(?:sorry|unable|afraid)"
+    r"|\bI (?:can['\u2019]?t|cannot|won['\u2019]t|am (?:not able|unable) to)\b|\bas an AI\b|抱歉|无法|извините",
     re.IGNORECASE,
 )
 

@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from .numerals import small_words_as_digits
 
 # A word, a number or a sign of its own; a Han, kana or Hangul character counts as a word of its own.
-_TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
+_TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+(?:['\u2019][^\W_]+)*|[^\w\s]|_")
 _LONGEST = 65536  # characters looked at, from the end: a loop runs to the end of what was generated
 _WINDOW = 2048  # tokens, likewise
 _LONGEST_UNIT = 256  # tokens

@@ -13,7 +13,9 @@ from fractions import Fraction
 
 # Digits are grouped by comma, apostrophe, underscore, no-break or thin space, and by LaTeX's {,} and \, .
 # A plain space groups digits only where no further number stands beside it: "3 910", not "98 99 100".
-_GROUPED = r"\d{1,3}(?:(?P<sep>[,'’_\u00a0\u2009\u202f]|\{,\}|\\,)\d{3}(?:(?P=sep)\d{3})*)(?!\d)(?:\.\d+)?"
+_GROUPED = (
+    r"\d{1,3}(?:(?P<sep>[,'\u2019_\u00a0\u2009\u202f]|\{,\}|\\,)\d{3}(?:(?P=sep)\d{3})*)(?!\d)(?:\.\d+)?"
+)
 _SPACED = r"(?<!\d )\d{1,3}(?: \d{3})+(?! ?\d)(?:[.,]\d+)?"
 _DOTTED = r"\d{1,3}(?:\.\d{3})+(?!\d)(?:,\d+)?"
 _PLAIN = r"\d+(?:\.\d+|,\d+(?!,?\d))?(?:[eE][+-]?\d{1,3}(?!\d))?"
@@ -73,7 +75,7 @@ def ascii_digits(text: str) -> str:
 
 
 def _readings(token: str) -> tuple[Fraction, ...]:
-    bare = re.sub(r"\{,\}|\\,|['’_ \u00a0\u2009\u202f]", "", token)
+    bare = re.sub(r"\{,\}|\\,|['\u2019_ \u00a0\u2009\u202f]", "", token)
     if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", bare):
         return (Fraction(bare.replace(",", "")),)
     if re.fullmatch(r"\d{1,3}(\.\d{3})+(,\d+)?", bare):

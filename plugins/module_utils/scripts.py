@@ -39,7 +39,7 @@ _LANGUAGES = {
 _ANY_LANGUAGE = re.compile(
     r"\b(?:languages?|translat\w*|alphabets?|scripts?|unicode|polyglot)\b", re.IGNORECASE
 )
-_QUOTES = tuple("(（[「『\"“'‘«")
+_QUOTES = tuple("(（[「『\"\u201c'\u2018«")
 
 
 @dataclass(frozen=True)
