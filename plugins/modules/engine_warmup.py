@@ -21,6 +21,7 @@ description:
   - Ends at the first request that fails, at a stall, and at O(plan.total_timeout_s). It is a stall when for
     O(plan.stall_s) no answer came, no counter of C(/metrics) moved (prompt and generated tokens, KV cache, preemptions)
     and no compiler ran on this machine, so run it on the head.
+extends_documentation_fragment: tandem.spark.endpoint
 attributes:
   check_mode:
     description: Returns at once without a request, because it would be a lot of work for the engine.
@@ -29,21 +30,6 @@ attributes:
     description: Changes nothing in any mode.
     support: none
 options:
-  url:
-    description: Base address of the endpoint, with or without C(/v1).
-    type: str
-    required: true
-  model:
-    description: Name of the served model.
-    type: str
-    required: true
-  api_key:
-    description: Bearer token, if the endpoint wants one.
-    type: str
-  validate_certs:
-    description: Whether the certificate of an C(https) endpoint must be valid.
-    type: bool
-    default: true
   fail_on_trouble:
     description: Fail unless the whole plan was run.
     type: bool

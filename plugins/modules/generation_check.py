@@ -17,6 +17,7 @@ description:
   - A generation is V(degenerate) if the text fell apart (loops, counting, mixed scripts, control markup), V(wrong) if a
     sane text gives another answer, V(inconclusive) if it ended before an answer, V(unreachable) if there was nobody to
     ask, and V(correct) otherwise. Small flaws of a right answer are listed as glitches.
+extends_documentation_fragment: tandem.spark.endpoint
 attributes:
   check_mode:
     description: Nothing is changed, so the questions are asked in check mode too.
@@ -25,21 +26,6 @@ attributes:
     description: Changes nothing in any mode.
     support: none
 options:
-  url:
-    description: Base address of the endpoint, with or without C(/v1).
-    type: str
-    required: true
-  model:
-    description: Name of the served model.
-    type: str
-    required: true
-  api_key:
-    description: Bearer token, if the endpoint wants one.
-    type: str
-  validate_certs:
-    description: Whether the certificate of an C(https) endpoint must be valid.
-    type: bool
-    default: true
   suite:
     description:
       - V(arithmetic) draws fresh products, different in each stream.

@@ -16,13 +16,7 @@ description:
   - Where no speculation is configured, or nothing was drafted, the figures are null and never zero.
   - High acceptance is no proof of health. An engine that only counts has it too, so read texts with
     M(tandem.spark.generation_check).
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-  diff_mode:
-    description: Changes nothing in any mode.
-    support: none
+extends_documentation_fragment: tandem.spark.changes_nothing
 options:
   url:
     description: Base address of the endpoint, with or without C(/v1). C(/metrics) wants no key.
