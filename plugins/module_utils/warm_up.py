@@ -21,8 +21,8 @@ from typing import Any
 from .chat import Endpoint, Reply, ask
 from .findings import Finding, finding
 from .signs_of_life import Signs, Watch, signs_of
+from .sized_prompts import Prompts
 from .warm_up_plan import Ask, Phase, Plan
-from .warm_up_prompts import Prompts
 
 LOOK_EVERY_S = 2.0
 LOOK_TIMEOUT_S = 10.0

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.tandem.spark.plugins.module_utils.sized_prompts import Prompts
 from ansible_collections.tandem.spark.plugins.module_utils.warm_up_plan import (
     DEFAULTS,
     EXPLAIN,
     plan_of,
     problems,
 )
-from ansible_collections.tandem.spark.plugins.module_utils.warm_up_prompts import Prompts
 from ansible_collections.tandem.spark.plugins.plugin_utils.profile import ProfileError, load
 
 PROFILES = sorted((Path(__file__).parents[2] / "roles/profile/files/profiles").glob("*.yml"))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 # Shuffled anew and dealt out whole, so that no two prompts begin alike (a prefix cache would spare the engine the
 # work) and that all have the same number of characters in a token.
@@ -27,16 +27,20 @@ class Prompts:
         self._measured = 0
         self.characters_per_token = _FIRST_GUESS
 
-    def draw(self, tokens: int, task: str) -> str:
-        """Words for about `tokens` tokens, the task included."""
+    def draw(self, tokens: int, task: str, told: Sequence[tuple[float, str]] = ()) -> str:
+        """Words for about `tokens` tokens, the task at their end included.
+
+        told: sentences that stand among the words on lines of their own, each with its depth from 0 to 1.
+        """
         wanted = int(tokens * self.characters_per_token) - len(task)
+        wanted -= sum(len(sentence) + 2 for _depth, sentence in told)
         words: list[str] = []
         for word in self._deal():
             wanted -= len(word) + 1
             if wanted < 0 and words:
                 break
             words.append(word)
-        return f"{' '.join(words)}\n\n{task}"
+        return f"{_with_sentences(words, told)}\n\n{task}"
 
     def measure(self, prompt: str, tokens: int) -> None:
         """The server counted `tokens` for this prompt; the longest prompt so far says most."""
@@ -47,3 +51,12 @@ class Prompts:
     def _deal(self) -> Iterator[str]:
         while True:
             yield from self._rng.sample(_WORDS, len(_WORDS))
+
+
+def _with_sentences(words: list[str], told: Sequence[tuple[float, str]]) -> str:
+    lines, start = [], 0
+    for depth, sentence in sorted(told):
+        place = round(depth * len(words))
+        lines += [" ".join(words[start:place]), sentence]
+        start = place
+    return "\n".join(line for line in (*lines, " ".join(words[start:])) if line)
