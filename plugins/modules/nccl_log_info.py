@@ -13,8 +13,8 @@ author: tandem.spark contributors (@tandem-spark)
 description:
   - Reads what NCCL 2.27 to 2.30 says with C(NCCL_DEBUG=INFO), of one rank or of several in one log, with or without
     prefixes of vLLM, journald, Ray or containers. The newest start in the log counts.
-  - The transport is judged by the lines of the channels. C(NET/IB : Using) proves nothing, since it is printed on the
-    fallback to sockets too.
+  - The transport is judged by the lines of the channels. That C(NET/IB) is in use proves nothing, since NCCL prints it
+    on the fallback to sockets too.
   - What the log does not say is null.
 extends_documentation_fragment: tandem.spark.changes_nothing
 options:
