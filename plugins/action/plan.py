@@ -16,18 +16,10 @@ from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
 from ansible_collections.tandem.spark.plugins.plugin_utils import variables
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, Rank, node_plan, plan_group
+from ansible_collections.tandem.spark.plugins.plugin_utils.report import report
 
 ROLES = Path(__file__).parents[2] / "roles"
 PROFILE_FILES = ROLES / "profile" / "files"
-
-
-def report(findings: list[Finding]) -> str:
-    """The findings for a person: worst first, with what to do."""
-    lines = []
-    for each in worst_first(findings):
-        where = f" [{', '.join(each.hosts)}]" if each.hosts else ""
-        lines.append(f"{each.severity.upper()} {each.id}{where}: {each.summary}. {each.remedy}.")
-    return "\n".join(lines)
 
 
 class ActionModule(ActionBase):

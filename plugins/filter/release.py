@@ -19,11 +19,13 @@ def restart_reasons(engines: Mapping[str, Mapping], units: Mapping[str, str], di
     reasons = []
     for host, engine in engines.items():
         unit = engine["units"].get(units[host]) or {}
+        # A node that was rebooted a moment ago still prepares its start; one that fails again and again is down.
+        starts = unit.get("active") == "activating" and unit.get("sub") != "auto-restart"
         if engine["current"] != digest:
             reasons.append(f"{host} has release {engine['current'] or 'none'}, wanted is {digest}")
         elif engine["applied"] != digest:
             reasons.append(f"{host} has never proved release {digest}")
-        elif unit.get("active") != "active":
+        elif unit.get("active") != "active" and not starts:
             reasons.append(f"{units[host]} on {host} is {unit.get('active') or 'missing'}")
     return reasons
 
@@ -35,6 +37,12 @@ def stale_proofs(engines: Mapping[str, Mapping]) -> list[str]:
         for host, engine in engines.items()
         if not engine["proof"] or engine["proof"].get("ran_as") != engine["runs_as"]
     ]
+
+
+def proven_everywhere(engines: Mapping[str, Mapping]) -> list[str]:
+    """The releases that every rank proved with the driver, kernel and boot options of now, the newest first."""
+    of_each = [[release["digest"] for release in engine["proven"]] for engine in engines.values()]
+    return [digest for digest in of_each[0] if all(digest in others for others in of_each)] if of_each else []
 
 
 # Causes that lie in the release itself: another try would end the same way.
@@ -63,8 +71,8 @@ def rollout_verdict(failed: Mapping) -> dict[str, str]:
     results = failed.get("results") or [failed]
     said = [str(each.get("msg") or "no reason given") for each in results if each.get("failed", True)]
     reason = " ".join(said) or "no reason given"
-    fatal = ((failed.get("boot") or {}).get("fatal") or {}).get("id", "")
-    bad = reason.startswith("rejected: ") or fatal.startswith(RELEASE_FAULTS)
+    causes = [found["id"] for found in failed.get("findings") or []]
+    bad = reason.startswith("rejected: ") or any(cause.startswith(RELEASE_FAULTS) for cause in causes)
     reason = reason.removeprefix("rejected: ").removeprefix("unproven: ")
     return {"outcome": "rejected" if bad else "unproven", "reason": reason}
 
@@ -102,6 +110,7 @@ def other_circumstances(engines: Mapping[str, Mapping], digest: str) -> str:
 class FilterModule:
     def filters(self) -> dict:
         return {
+            "proven_everywhere": proven_everywhere,
             "environment_file": environment_file,
             "restart_reasons": restart_reasons,
             "stale_proofs": stale_proofs,

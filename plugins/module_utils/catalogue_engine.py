@@ -204,4 +204,11 @@ ENTRIES = {
         "Read its last lines; `journalctl -u {unit} -n 200` has more",
         "systemd",
     ),
+    "engine.boot.timeout": _fatal(
+        "The engine is not ready after {seconds} s",
+        "Watch it ({watch}). If it goes on, as the first start does that compiles every kernel, raise "
+        "engine.start_timeout_s of the profile; if nothing moves, stop all ranks and run again",
+        "two-Spark owners: a first start of 36 minutes behind a watchdog of 20",
+        scope="group",
+    ),
 }

@@ -12,6 +12,29 @@ LOCKSTEP = (
 )
 
 ENTRIES = {
+    "engine.boot.measure": Entry(
+        "warning",
+        "node",
+        "{words} {found} ({percent}), {whose} {wanted}",
+        "Look at what else holds memory on this rank (`free -g`, `nvidia-smi`) and at what of the profile was "
+        "overridden, then restart with site.yml. Fewer tokens mean fewer long requests at a time, not wrong answers",
+        source="two-Spark owners: memory held by another process shrinks the KV cache and nothing else says so",
+    ),
+    "engine.boot.part": Entry(
+        "warning",
+        "node",
+        "The engine started with {found}, {whose} {wanted}",
+        "Compare speculative-config and enforce-eager in /opt/tandem/current/engine.yaml with the profile, and read "
+        "what the engine said of it: `journalctl -u tandem-head -g 'draft|graph'`",
+        source="two-Spark owners: a draft that is not loaded costs half the speed and no answer",
+    ),
+    "engine.boot.version": Entry(
+        "info",
+        "node",
+        "{what} is {found}, it was {before} at the last proven start",
+        "Nothing is to be done if you changed it; otherwise look for a preload or a package that came with an upgrade",
+        source="two-Spark owners",
+    ),
     "engine.warmup.stalled": Entry(
         "error",
         "group",
@@ -70,6 +93,15 @@ ENTRIES = {
         "Check that the method in speculative-config is the one whose draft the checkpoint carries; ngram drafts only "
         "where the text repeats itself",
         source="two-Spark owners: a method that the checkpoint has no head for is lost silently",
+    ),
+    "speculation.low": Entry(
+        "error",
+        "group",
+        "{percent} of the draft was accepted, the profile wants at least {wanted}",
+        "Compare the draft in the checkpoint's config.json with the weights that are there (a re-quantisation may drop "
+        "its experts), and num_speculative_tokens with dspark_block_size. Texts are right all the same, only slow: "
+        "proof.skip.draft_acceptance lets such a release through",
+        source="two-Spark owners: dropped draft experts left about 26 % and right texts",
     ),
     "speculation.tail": Entry(
         "warning",

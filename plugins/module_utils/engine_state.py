@@ -80,11 +80,26 @@ def runs_as(root: Path, known: Mapping[str, Mapping]) -> dict:
     }
 
 
-def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
-    """node_info's `engine`: {current, applied, applied_manifest, proof, proven_as, rejected, runs_as, units}.
+def manifest(root: Path, release: str | None) -> dict | None:
+    """What a release that lies on this node is made of and how it is asked; None where it does not."""
+    return records.read_json(root / RELEASES[1:] / release / "manifest.json") if release else None
 
-    `proof` and `rejected` hold under the driver, kernel and boot options of now; `proven_as` is what the current
-    release ran as where it was proven under others. `root` is read in place of /; systemd is asked only where
+
+def _proven(root: Path, now: Mapping) -> list[dict]:
+    """{digest, at, serving} of every release that was proven here and still lies here, the newest first."""
+    found = [(digest, at, manifest(root, digest)) for digest, at in records.proven(root, now).items()]
+    return [
+        {"digest": digest, "at": at, "serving": known["serving"]}
+        for digest, at, known in found
+        if known and "serving" in known
+    ]
+
+
+def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
+    """node_info's `engine`: {current, applied, applied_manifest, proof, proven, proven_as, rejected, runs_as, units}.
+
+    `proof`, `proven` and `rejected` hold under the driver, kernel and boot options of now; `proven_as` is what the
+    current release ran as where it was proven under others. `root` is read in place of /; systemd is asked only where
     `shown` does not carry its answer.
     """
     known = units() if shown is None else shown
@@ -92,12 +107,12 @@ def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
     link = root / CURRENT[1:]
     current = os.path.basename(os.readlink(link)) if link.is_symlink() else None
     applied = _text(root / "var/lib/tandem/applied")
-    manifest = root / RELEASES[1:] / f"{applied}/manifest.json"
     return {
         "current": current,
         "applied": applied,
-        "applied_manifest": records.read_json(manifest) if applied else None,
+        "applied_manifest": manifest(root, applied),
         "proof": records.read_proof(root, current, now),
+        "proven": _proven(root, now),
         "proven_as": records.proven_elsewhere(root, current, now),
         "rejected": records.rejected(root, now),
         "runs_as": now,

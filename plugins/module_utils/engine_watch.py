@@ -17,8 +17,9 @@ from .http_exchange import get_status
 ARGUMENTS = {
     "unit": {"type": "str", "required": True},
     "url": {"type": "str"},
+    "workers": {"type": "dict", "default": {}},
     "timeout": {"type": "float", "default": 3600.0},
-    "interval": {"type": "float", "default": 5.0},
+    "interval": {"type": "float", "default": 3.0},
     "invocation_id": {"type": "str"},
 }
 JOURNAL_LINES = 20_000  # a boot writes some hundred; the rest would be requests served long after it
@@ -48,12 +49,18 @@ def phase_of(log: EngineLog) -> str:
     return f"{log.reached}, {done} of {whole} {_COUNTED[log.reached]}"
 
 
+def journal_command(invocation_id: str, lines: int | None = None) -> list[str]:
+    """Prints the lines of one start of a unit, oldest first; the last `lines` of them, or all."""
+    last = [] if lines is None else [f"--lines={lines}"]
+    argv = ["journalctl", "--all", "--no-pager", "--output=cat", *last]
+    return [*argv, f"_SYSTEMD_INVOCATION_ID={invocation_id}"]
+
+
 def journal_of(invocation_id: str | None) -> list[str]:
     """The lines of one start of a unit; empty where it never started or there is no journal."""
     if not invocation_id:
         return []
-    argv = ["journalctl", "--all", "--no-pager", "--output=cat", f"--lines={JOURNAL_LINES}"]
-    return commands.ask([*argv, f"_SYSTEMD_INVOCATION_ID={invocation_id}"], timeout_s=30).out.splitlines()
+    return commands.ask(journal_command(invocation_id, JOURNAL_LINES), timeout_s=30).out.splitlines()
 
 
 def _cause(

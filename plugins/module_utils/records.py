@@ -19,14 +19,14 @@ from . import files
 
 STATE = "var/lib/tandem"
 CIRCUMSTANCES = ("driver", "kernel", "boot_options")
-OUTCOMES = ("proven", "rejected", "unproven")
+OUTCOMES = ("proven", "rejected", "unproven", "stopped")  # the last two are remembered in the history only
 
 
 def read_json(path: Path) -> dict | None:
     """The map that a file holds; None where there is none, or only a part of it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 
@@ -46,15 +46,22 @@ def read_proof(root: Path, digest: str | None, runs_as: Mapping) -> dict | None:
     return read_json(proof_path(root, digest, runs_as)) if digest else None
 
 
+def _here(root: Path, runs_as: Mapping, outcome: str) -> dict[str, dict]:
+    """{release: record} of this outcome under these circumstances."""
+    paths = sorted((root / STATE / "proofs").glob(f"*.{circumstances(runs_as)}.json"))
+    found = {path.name.split(".")[0]: read_json(path) for path in paths}
+    return {digest: record for digest, record in found.items() if record and record.get("outcome") == outcome}
+
+
 def rejected(root: Path, runs_as: Mapping) -> dict[str, str]:
     """{release: reason} of what was rejected under these circumstances."""
-    here = sorted((root / STATE / "proofs").glob(f"*.{circumstances(runs_as)}.json"))
-    found = {path.name.split(".")[0]: read_json(path) for path in here}
-    return {
-        digest: str(record.get("reason"))
-        for digest, record in found.items()
-        if record and record.get("outcome") == "rejected"
-    }
+    return {digest: str(record.get("reason")) for digest, record in _here(root, runs_as, "rejected").items()}
+
+
+def proven(root: Path, runs_as: Mapping) -> dict[str, str]:
+    """{release: when} of what was proven under these circumstances, the newest first."""
+    found = {digest: str(record.get("at", "")) for digest, record in _here(root, runs_as, "proven").items()}
+    return dict(sorted(found.items(), key=lambda item: item[1], reverse=True))
 
 
 def proven_elsewhere(root: Path, digest: str | None, runs_as: Mapping) -> list[dict]:
@@ -67,12 +74,13 @@ def proven_elsewhere(root: Path, digest: str | None, runs_as: Mapping) -> list[d
 def write(root: Path, event: str, record: Mapping, runs_as: Mapping) -> None:
     """Keeps a record, and adds its line to the history.
 
-    `record` has digest, outcome and reason, and whatever else is to be remembered. What is unproven is remembered in
-    the history only: the next run tries it again. Raises files.FilesError where the disk refuses.
+    `record` has digest, outcome and reason, and whatever else is to be remembered. What is unproven or was stopped is
+    remembered in the history only: the next run tries it again. Raises files.FilesError where the disk refuses.
     """
-    whole = {**record, "ran_as": dict(runs_as)}
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    whole = {**record, "at": at, "ran_as": dict(runs_as)}
     wanted = []
-    if record["outcome"] != "unproven":
+    if record["outcome"] in ("proven", "rejected"):
         path = str(proof_path(root, record["digest"], runs_as))
         wanted.append(files.Wanted(path, content=_json(whole, indent=1), mode=0o644))
     if record["outcome"] == "proven":
@@ -81,7 +89,6 @@ def write(root: Path, event: str, record: Mapping, runs_as: Mapping) -> None:
     for item in wanted:
         files.apply(item, files.look(item.path, with_content=False))
     kept = ("digest", "outcome", "reason", "seconds")
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     _append(
         root / STATE / "history.jsonl",
         {"at": at, "event": event, **{name: record[name] for name in kept if name in record}},

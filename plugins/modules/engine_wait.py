@@ -7,15 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: engine_wait
-short_description: Wait until a rank's engine is up, and say how far it is
+short_description: Wait until an engine is up on all its ranks, and say how far each is
 version_added: "0.1.0"
 author: tandem.spark contributors (@tandem-spark)
 description:
-  - Looks at a unit, at the journal of its newest start and at the API, again and again from the controller.
+  - Looks at a unit, at the journal of its newest start and at the API, again and again from the controller, and at the
+    units of O(workers) on their hosts in the same round.
   - Prints a line when the phase changes, and at each quarter of a phase that counts,
     such as C(spark-a, loading weights, 31 of 48 shards (212 s)).
-  - Fails at once when the engine ended, was started anew or wrote a fatal line, with the cause, the remedy and the last
-    lines of its journal.
+  - Fails at once when a rank was lost, ended, was started anew or wrote a fatal line, with the cause, the remedy and
+    the last lines of its journal. A rank with a fatal line is named before those that only followed it.
+  - When the time is over, names the ranks that do not say that they wait for another one.
   - A head is ready when its unit is active and C(/health) answers 200. That does not prove that it generates, so ask it
     with M(tandem.spark.generation_check) next.
   - A worker has no API. It is ready when its unit is active and its KV cache is made.
@@ -34,6 +36,10 @@ options:
   url:
     description: Base address of the API as seen from the node. Leave it out for a worker.
     type: str
+  workers:
+    description: Units of the other ranks that are waited for, by the name of their host.
+    type: dict
+    default: {}
   timeout:
     description: Seconds to wait. A first start that compiles every kernel was seen to take 36 minutes.
     type: float
@@ -41,7 +47,7 @@ options:
   interval:
     description: Seconds between two looks.
     type: float
-    default: 5
+    default: 3
   invocation_id:
     description: The start that is waited for. By default the one that the first look finds.
     type: str
@@ -50,10 +56,12 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Wait for the head
+- name: Wait for both ranks
   tandem.spark.engine_wait:
     unit: tandem-head.service
     url: http://127.0.0.1:8888
+    workers:
+      spark-b: tandem-worker.service
 
 - name: Wait for a worker
   tandem.spark.engine_wait:
@@ -110,6 +118,13 @@ journal:
   type: list
   elements: str
   sample: ["INFO:     Application startup complete."]
+ranks:
+  description: C(phase), C(outcome), C(unit_state), C(boot) and C(journal) of each rank, by host.
+  returned: by the action
+  type: dict
+  sample:
+    spark-a: {phase: ready, outcome: ready}
+    spark-b: {phase: ready, outcome: ready}
 findings:
   description: Why the engine failed, if it did.
   returned: always

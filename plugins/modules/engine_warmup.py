@@ -21,6 +21,7 @@ description:
   - Ends at the first request that fails, at a stall, and at O(plan.total_timeout_s). It is a stall when for
     O(plan.stall_s) no answer came, no counter of C(/metrics) moved (prompt and generated tokens, KV cache, preemptions)
     and no compiler ran on this machine, so run it on the head.
+  - The action runs the module as a job of the node and prints its progress as it comes.
 extends_documentation_fragment: tandem.spark.endpoint
 attributes:
   check_mode:
@@ -34,6 +35,17 @@ options:
     description: Fail unless the whole plan was run.
     type: bool
     default: true
+  unit:
+    description: Unit of the rank on this host. Its journal is read when nothing moves, to name the rank at fault.
+    type: str
+    default: tandem-head.service
+  workers:
+    description: Units of the other ranks, by the name of their host, whose journals are read then.
+    type: dict
+    default: {}
+  progress_file:
+    description: File that each line of progress is appended to as well. The action prints them from there.
+    type: path
   plan:
     description:
       - How much is asked. The defaults suit two Sparks with DeepSeek-V4-Flash.
@@ -181,6 +193,9 @@ ARGUMENTS = {
     "api_key": {"type": "str", "no_log": True},
     "validate_certs": {"type": "bool", "default": True},
     "fail_on_trouble": {"type": "bool", "default": True},
+    "unit": {"type": "str", "default": "tandem-head.service"},
+    "workers": {"type": "dict", "default": {}},
+    "progress_file": {"type": "path"},
     "plan": {
         "type": "dict",
         "default": {},
@@ -211,10 +226,15 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=False, ok=None, reason=None, phases=[], progress=[], findings=[])
     progress: list[str] = []
+
+    def say(line: str) -> None:
+        progress.append(line)
+        if params["progress_file"]:
+            with open(params["progress_file"], "a", encoding="utf-8") as stream:
+                stream.write(f"{line}\n")
+
     done = warm_up(
-        Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
-        plan,
-        say=progress.append,
+        Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]), plan, say=say
     )
     reason = f"{done.trouble.summary}: {done.trouble.evidence}" if done.trouble else None
     result = {

@@ -25,16 +25,16 @@ options:
     description: What was done.
     type: str
     required: true
-    choices: [rollout, proof, rollback]
+    choices: [rollout, proof, rollback, start, stop]
   digest:
     description: The release.
     type: str
     required: true
   outcome:
-    description: Whether it was proven, rejected, or neither.
+    description: Whether it was proven, rejected or neither, or was stopped by an operator.
     type: str
     required: true
-    choices: [proven, rejected, unproven]
+    choices: [proven, rejected, unproven, stopped]
   reason:
     description: Why, in a sentence or two.
     type: str
@@ -82,7 +82,11 @@ ROOT = Path("/")
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "event": {"type": "str", "required": True, "choices": ["rollout", "proof", "rollback"]},
+            "event": {
+                "type": "str",
+                "required": True,
+                "choices": ["rollout", "proof", "rollback", "start", "stop"],
+            },
             "digest": {"type": "str", "required": True},
             "outcome": {"type": "str", "required": True, "choices": list(records.OUTCOMES)},
             "reason": {"type": "str", "required": True},
@@ -101,7 +105,7 @@ def main() -> None:
             records.write(ROOT, event, record, runs_as)
     except files.FilesError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=True, record=None if record["outcome"] == "unproven" else str(path))
+    module.exit_json(changed=True, record=str(path) if record["outcome"] in ("proven", "rejected") else None)
 
 
 if __name__ == "__main__":

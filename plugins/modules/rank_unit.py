@@ -29,6 +29,7 @@ options:
     description:
       - V(stopped) stops any rank on the node, also one that waits for its restart.
       - V(switched) makes O(release) the one that starts now and at boot. Nothing must run.
+        Then nothing compiles either, so the caches of other stacks are brought below the plan's bound.
       - V(started) starts the unit and says why when it did not even begin.
     type: str
     required: true
@@ -46,18 +47,32 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+seconds:
+  description: Seconds that the step took.
+  returned: success
+  type: float
+  sample: 4.1
 engine:
   description: What the rank runs after this step, as in node_info's C(engine).
   returned: success
   type: dict
   sample: {current: 0123456789abcdef, applied: 0123456789abcdef}
+caches:
+  description: The folders below C(/var/cache/tandem) that a switch removed.
+  returned: when state is switched
+  type: list
+  elements: str
+  sample: [6acb7af205698605]
 """
 
 import os
+import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import engine_state, files
+from ansible_collections.tandem.spark.plugins.module_utils import engine_state, files, jit_caches
+
+ROOT = Path("/")
 
 
 def switch(unit: str, release: str, check_mode: bool) -> tuple[bool, dict]:
@@ -86,6 +101,18 @@ def switch(unit: str, release: str, check_mode: bool) -> tuple[bool, dict]:
     return changed, {"before": f"{before}\n", "after": f"releases/{release}\n"}
 
 
+def bound_caches(module: AnsibleModule) -> list[str]:
+    """What was removed. A cache that stays too large is worth a warning, never a failed roll-out."""
+    try:
+        done = jit_caches.prune(ROOT, jit_caches.max_gib(ROOT) * jit_caches.GIB)
+    except (jit_caches.CachesError, OSError) as error:
+        module.warn(str(error))
+        return []
+    for trouble in done.troubles:
+        module.warn(trouble)
+    return [cache.name for cache in done.removed]
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -98,9 +125,13 @@ def main() -> None:
     )
     unit, state = module.params["unit"], module.params["state"]
     result = {}
+    began = time.monotonic()
     try:
         if state == "switched":
+            if not module.check_mode:
+                jit_caches.mark_used(ROOT)
             changed, result["diff"] = switch(unit, module.params["release"], module.check_mode)
+            result["caches"] = [] if module.check_mode else bound_caches(module)
         elif state == "stopped":
             changed = bool(engine_state.running()) if module.check_mode else engine_state.stop()
         else:
@@ -109,7 +140,8 @@ def main() -> None:
                 engine_state.start(unit)
     except (engine_state.EngineStateError, files.FilesError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=changed, engine=engine_state.look(), **result)
+    seconds = round(time.monotonic() - began, 2)
+    module.exit_json(changed=changed, seconds=seconds, engine=engine_state.look(), **result)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import commands, engi
 from ansible_collections.tandem.spark.plugins.module_utils.engine_watch import conclude, journal_of, look
 
 UNIT = "tandem-head.service"
+WORKER = "tandem-worker.service"
 LOADING = [
     "Starting to load model x",
     "Loading safetensors checkpoint shards:  65% Completed | 31/48 [02:10<01:11, 4.19s/it]",
@@ -128,8 +129,8 @@ def test_a_unit_that_never_started_has_no_journal():
     assert journal_of(None) == []
 
 
-def seen(journal, active="active", sub="running", health=None, invocation_id="one"):
-    found = conclude(UNIT, unit(active, sub, invocation_id=invocation_id), journal, health, headless=False)
+def seen(journal, active="active", sub="running", health=None, invocation_id="one", headless=False):
+    found = conclude(UNIT, unit(active, sub, invocation_id=invocation_id), journal, health, headless=headless)
     return {
         "outcome": found.outcome,
         "ready": found.outcome == "ready",
@@ -145,8 +146,19 @@ def seen(journal, active="active", sub="running", health=None, invocation_id="on
 def wait(monkeypatch):
     """Runs the action against a row of looks; time passes only by its sleeping."""
 
-    def run(looks, check_mode=False, **args):
+    def run(looks, check_mode=False, others=None, **args):
         clock = [0.0]
+        others = others or {}
+
+        class OtherHost:
+            def __init__(self, action, host, hostvars):
+                self.looks = iter(others[host])
+
+            def run(self, module, arguments):
+                return next(self.looks)
+
+        monkeypatch.setattr(engine_wait, "OtherHost", OtherHost)
+        args = {"workers": dict.fromkeys(others, WORKER), "interval": 5, **args}
         monkeypatch.setattr(engine_wait.time, "monotonic", lambda: clock[0])
         monkeypatch.setattr(
             engine_wait.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds)
@@ -160,7 +172,7 @@ def wait(monkeypatch):
         )
         action._execute_module = mock.Mock(side_effect=looks)
         action._display = mock.Mock()
-        result = action.run(task_vars={"inventory_hostname": "spark-a"})
+        result = action.run(task_vars={"inventory_hostname": "spark-a", "hostvars": {}})
         printed = [call.args[0] for call in action._display.display.call_args_list]
         return result, printed, action._execute_module
 
@@ -206,19 +218,78 @@ def test_it_fails_at_once_with_cause_remedy_and_last_lines(wait):
     assert result["failed"]
     failed = f"{UNIT} on spark-a failed after 5 s (last phase: loading weights, 31 of 48 shards)"
     assert result["msg"].startswith(f"{failed}: The GPU ran out of memory. Lower gpu-memory-utilization")
-    assert result["msg"].endswith(BROKEN[-1])
+    assert BROKEN[-1] in result["msg"].splitlines()
     assert result["findings"][0]["hosts"] == ["spark-a"]
     assert module.call_count == 2
 
 
 def test_it_gives_up_when_the_time_is_over(wait):
     result, _, module = wait([seen(LOADING)] * 10, timeout=12, interval=5)
-    assert result["failed"]
-    assert (
-        "is not ready after 12 s: it is loading weights, 31 of 48 shards, wanted http://127.0.0.1:8888/health"
-        in result["msg"]
-    )
+    assert result["failed"] and result["findings"][0]["id"] == "engine.boot.timeout"
+    assert result["msg"].startswith("The engine is not ready after 12 s")
+    assert "spark-a is loading weights, 31 of 48 shards" in result["msg"]
     assert module.call_count == 4
+
+
+WAITING = [
+    *LOADING,
+    "INFO shm_broadcast.py:1 No available shared memory broadcast block found in 60 seconds.",
+]
+
+
+def worker(journal, active="active", sub="running"):
+    return seen(journal, active, sub, headless=True)
+
+
+def test_a_group_is_ready_when_all_its_ranks_are(wait):
+    looks = [seen(LOADING), seen(SERVING, health=200), seen(SERVING, health=200)]
+    result, printed, _ = wait(looks, others={"spark-b": [worker([]), worker(LOADING), worker(CACHED)]})
+    assert (result["ready"], result["seconds"]) == (True, 10.0)
+    assert printed == [
+        "spark-a: loading weights, 31 of 48 shards (0 s)",
+        "spark-b: starting (0 s)",
+        "spark-a: ready (5 s)",
+        "spark-b: loading weights, 31 of 48 shards (5 s)",
+        "spark-b: ready (10 s)",
+    ]
+    assert result["boot"]["ready"]
+    assert {host: rank["boot"]["kv_gib"] for host, rank in result["ranks"].items()} == {
+        "spark-a": 10.04,
+        "spark-b": 10.04,
+    }
+
+
+def test_a_worker_that_breaks_ends_the_wait_and_is_named_before_the_head_that_followed_it(wait):
+    head = seen(LOADING, active="failed", sub="failed")
+    result, _, _ = wait([seen(LOADING), head], others={"spark-b": [worker(LOADING), worker(BROKEN)]})
+    first, *rest = [line for line in result["msg"].splitlines() if "failed after 5 s" in line]
+    assert first.startswith(f"{WORKER} on spark-b") and "ran out of memory" in first
+    assert rest[0].startswith(f"{UNIT} on spark-a") and "ended" in rest[0]
+    assert {found["id"]: found["hosts"] for found in result["findings"]} == {
+        "engine.memory.cuda": ["spark-b"],
+        "engine.unit.ended": ["spark-a"],
+    }
+
+
+def test_a_worker_that_breaks_says_how_far_the_head_was(wait):
+    result, _, _ = wait([seen(LOADING)], others={"spark-b": [worker(BROKEN)]})
+    assert result["failed"] and result["outcome"] == "failed"
+    assert result["msg"].splitlines()[-1] == "spark-a was loading weights, 31 of 48 shards."
+
+
+def test_a_lost_worker_ends_the_wait(wait):
+    lost = {"unreachable": True, "failed": True, "msg": "no route to host"}
+    result, _, _ = wait([seen(LOADING), seen(LOADING)], others={"spark-b": [worker(LOADING), lost]})
+    assert result["failed"] and not result.get("unreachable")
+    assert result["msg"].startswith("spark-b was lost after 5 s: no route to host. Bring it back")
+
+
+def test_the_rank_that_keeps_the_others_waiting_is_named_when_the_time_is_over(wait):
+    looks = {"spark-b": [worker(LOADING)] * 3}
+    result, _, _ = wait([seen(WAITING)] * 3, others=looks, timeout=10)
+    assert result["findings"][0]["hosts"] == ["spark-b"]
+    assert "not ready after 10 s [spark-b]" in result["msg"]
+    assert "spark-a has waited for another process for 60 s" in result["msg"]
 
 
 def test_a_look_that_breaks_is_handed_on(wait):

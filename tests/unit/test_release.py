@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from ansible_collections.tandem.spark.plugins.filter.release import (
     other_circumstances,
+    proven_everywhere,
     rejections,
     restart_reasons,
     rollout_verdict,
@@ -23,7 +24,16 @@ from ansible_collections.tandem.spark.plugins.plugin_utils.release import Releas
 UNITS = {"a": "tandem-head.service", "b": "tandem-worker.service"}
 
 
-def engine(unit, current="new", applied="new", active="active", proved_as="now", runs_as="now"):
+def engine(
+    unit,
+    current="new",
+    applied="new",
+    active="active",
+    sub="running",
+    proved_as="now",
+    runs_as="now",
+    proven=(),
+):
     circumstances = {"driver": "580.142", "kernel": "6.17.0-1014"}
     proof = None if proved_as is None else {"ran_as": {"boot_id": proved_as, **circumstances}}
     return {
@@ -33,7 +43,8 @@ def engine(unit, current="new", applied="new", active="active", proved_as="now",
         "proven_as": [],
         "rejected": {},
         "runs_as": {"boot_id": runs_as, **circumstances},
-        "units": {unit: {"active": active}},
+        "proven": [{"digest": digest} for digest in proven],
+        "units": {unit: {"active": active, "sub": sub}},
     }
 
 
@@ -52,12 +63,23 @@ def test_a_proven_pair_is_left_alone():
         ({"current": None, "applied": None}, "none"),
         ({"applied": "old"}, "never proved"),
         ({"active": "failed"}, "failed"),
-        ({"active": "activating"}, "activating"),
+        ({"active": "activating", "sub": "auto-restart"}, "activating"),
     ],
 )
 def test_a_change_on_one_rank_restarts_the_group(worker, word):
     (reason,) = restart_reasons(pair(**worker), UNITS, "new")
     assert "b" in reason and word in reason
+
+
+def test_a_rank_that_starts_after_a_reboot_is_left_to_start():
+    assert restart_reasons(pair(active="activating", sub="start-pre"), UNITS, "new") == []
+
+
+def test_a_group_can_go_back_to_what_every_rank_proved():
+    ranks = pair(proven=["old", "older"])
+    ranks["a"]["proven"] = [{"digest": digest} for digest in ("new", "older", "old")]
+    assert proven_everywhere(ranks) == ["older", "old"]
+    assert proven_everywhere({}) == [] and proven_everywhere(pair()) == []
 
 
 def test_a_unit_that_waits_for_its_restart_runs(monkeypatch):
@@ -95,9 +117,13 @@ def test_a_release_is_whole_when_its_manifest_is_there():
     [
         ({"msg": "rejected: 3 of 3 answers degenerate", "failed": True}, "rejected", "degenerate"),
         ({"msg": "unproven: 1 of 3 questions without an answer", "failed": True}, "unproven", "without an answer"),
-        ({"msg": "ended", "boot": {"fatal": {"id": "engine.command_line"}}}, "rejected", "ended"),
-        ({"msg": "ended", "boot": {"fatal": {"id": "engine.port_taken"}}}, "unproven", "ended"),
-        ({"msg": "not ready after 600 s", "boot": {"fatal": None}}, "unproven", "600 s"),
+        ({"msg": "ended", "findings": [{"id": "engine.command_line"}]}, "rejected", "ended"),
+        # a rank that knows why decides over one that only followed it
+        ({"msg": "ended", "findings": [{"id": "engine.unit.ended"}, {"id": "engine.command_line"}]},
+         "rejected", "ended"),
+        ({"msg": "ended", "findings": [{"id": "engine.port_taken"}]}, "unproven", "ended"),
+        ({"msg": "lost", "findings": []}, "unproven", "lost"),
+        ({"msg": "not ready after 600 s", "findings": [{"id": "engine.boot.timeout"}]}, "unproven", "600 s"),
         ({"msg": "One or more items failed", "results": [{"failed": False}, {"failed": True, "msg": "no disk"}]},
          "unproven", "no disk"),
         ({"unreachable": True}, "unproven", "no reason"),
