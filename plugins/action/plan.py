@@ -78,6 +78,7 @@ class ActionModule(ActionBase):
             },
             role="head" if rank.number == 0 else "worker",
             unit=UNITS[min(rank.number, 1)],
+            user=rank.variables["tandem_user"],
         )
         return result
 

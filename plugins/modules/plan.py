@@ -71,6 +71,11 @@ unit:
   returned: success
   type: str
   sample: tandem-head.service
+user:
+  description: The system user that the engine runs as.
+  returned: success
+  type: str
+  sample: tandem
 findings:
   description: What is wrong with the inventory or with the plan.
   returned: always
