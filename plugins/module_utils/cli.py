@@ -9,9 +9,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import fabric_command, page_cache, warm_up_command
+from . import (
+    caches_command,
+    fabric_command,
+    page_cache,
+    probe_command,
+    status_command,
+    warm_up_command,
+)
 
-COMMANDS = (fabric_command, page_cache, warm_up_command)
+COMMANDS = (status_command, probe_command, warm_up_command, fabric_command, caches_command, page_cache)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command; 0 on success, 1 with the reason on stderr, 2 for words that cannot be understood."""
+    """Run one command. 0: success; 1: the reason is on stderr; 2: words that cannot be understood; 130: ctrl-c."""
     arguments = parser().parse_args(words)
     try:
         return arguments.command.run(arguments)
@@ -33,3 +40,6 @@ def main(words: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             print(f"tandem {arguments.command.NAME}: {line}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"tandem {arguments.command.NAME}: interrupted", file=sys.stderr)
+        return 130

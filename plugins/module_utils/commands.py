@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -26,21 +29,41 @@ class Answer:
         return self.rc == 0
 
 
+def _quietly() -> dict[str, Any]:
+    return {
+        "stdin": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "env": {**os.environ, "LC_ALL": "C", "PATH": PATH},
+    }
+
+
 def ask(argv: Sequence[str], timeout_s: float = 5) -> Answer:
-    environment = {**os.environ, "LC_ALL": "C", "PATH": PATH}
     try:
         done = subprocess.run(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            timeout=timeout_s,
-            check=False,
+            list(argv), stdout=subprocess.PIPE, timeout=timeout_s, check=False, **_quietly()
         )
     except (OSError, subprocess.TimeoutExpired):
         return Answer(None, "")
     return Answer(done.returncode, done.stdout.decode("utf-8", "replace"))
+
+
+def ask_first(argv: Sequence[str], count: int, timeout_s: float = 5) -> list[str]:
+    """The first `count` lines that a command prints; fewer where it ends, or its time does. Then it is ended."""
+    try:
+        process = subprocess.Popen(list(argv), stdout=subprocess.PIPE, **_quietly())
+    except OSError:
+        return []
+    limit = threading.Timer(timeout_s, process.kill)
+    limit.daemon = True
+    limit.start()
+    try:
+        with process.stdout as output:
+            lines = [line.decode("utf-8", "replace").rstrip("\n") for line in islice(output, count)]
+    finally:
+        limit.cancel()
+        process.kill()
+        process.wait()
+    return lines
 
 
 def ask_all(commands: Sequence[Sequence[str]], timeout_s: float = 5) -> list[Answer]:

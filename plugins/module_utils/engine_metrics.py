@@ -50,3 +50,8 @@ def progress_of(page: Page) -> Progress:
         kv_cache_usage=page.total("vllm:kv_cache_usage_perc"),
         preemptions=page.total("vllm:num_preemptions_total"),
     )
+
+
+def requests_of(page: Page) -> tuple[float | None, float | None]:
+    """(running, waiting) requests; None where the page does not say. They move without the engine working."""
+    return page.total("vllm:num_requests_running"), page.total("vllm:num_requests_waiting")

@@ -21,6 +21,7 @@ from . import (
     catalogue_plan,
     catalogue_rails,
     catalogue_serving,
+    catalogue_status,
 )
 from .catalogue import Entry
 
@@ -69,6 +70,7 @@ CATALOGUE = join_catalogues(
         catalogue_plan.ENTRIES,
         catalogue_rails.ENTRIES,
         catalogue_serving.ENTRIES,
+        catalogue_status.ENTRIES,
     )
 )
 
