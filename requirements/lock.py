@@ -35,6 +35,7 @@ UV_LISTS = {
     "runtime": (HERE, CONTROLLER),
     "dev": (HERE, CONTROLLER),
     "v4-flash-next": (ENGINES, SPARK),
+    "nccl-cu13": (ENGINES, SPARK),
     # The release whose command line is checked is the one that the Sparks get.
     "engine-cli": (HERE, ["--universal", "--python-version", "3.11", "--no-deps",
                           "--constraints", str(ENGINES / "v4-flash-next.txt")]),

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from . import fabric_env, files, rails
+from . import fabric_env, files, loaded_nccl, rails
 from .engine_config import EngineConfigError, environment_file
 from .rails_plan import RailsError
 
@@ -41,6 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
 def write_environment(plan_path: str, sysfs_root: str, output: str) -> int:
     """Remove the file of the last start, and write a new one only if the rank may start."""
     Path(output).unlink(missing_ok=True)
+    # The unit's environment is this process's too: what is not loaded here would not be in the engine.
+    if problems := loaded_nccl.preload_problems():
+        raise fabric_env.FabricEnvError("\n".join(problems))
     machine = fabric_env.look_at_machine(sysfs_root)
     variables, how, warnings = fabric_env.environment(read_plan(plan_path), machine)
     wanted = files.Wanted(output, content=environment_file(variables).encode(), mode=0o644)

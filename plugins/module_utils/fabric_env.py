@@ -13,22 +13,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
 from typing import Any
 
-from . import commands, fabric_look, fabric_wish, network
+from . import commands, fabric_look, fabric_wish, nccl_rules, network
 from .findings import Finding
 from .ibv import Device, read_devices
 from .kernel_files import Tree
 from .selection import Selection, select
-
-# Decided here and nowhere else: a value from the plan would outlive the table that it was read from.
-OURS = frozenset(
-    {
-        "NCCL_IB_HCA",
-        "NCCL_IB_GID_INDEX",
-        "NCCL_IB_ADDR_FAMILY",
-        "NCCL_IB_ADDR_RANGE",
-        "NCCL_IB_ROCE_VERSION_NUM",
-    }
-)
 
 
 class FabricEnvError(Exception):
@@ -100,7 +89,12 @@ def environment(plan: Mapping[str, Any], machine: Machine) -> tuple[dict[str, st
         raise FabricEnvError("\n".join(problems))
     rdma, how, warnings = _rdma(rails, machine)
     return (
-        {**{name: given[name] for name in given if name not in OURS}, **_sockets(rails), **rdma, **own},
+        {
+            **{name: given[name] for name in given if name not in nccl_rules.OF_EVERY_START},
+            **_sockets(rails),
+            **rdma,
+            **own,
+        },
         how,
         warnings,
     )

@@ -177,6 +177,16 @@ def _preload(inside: str, entry: str, mapped: Iterable[str]) -> Preload:
     return Preload(entry, os.path.exists(real), same or entry in mapped)
 
 
+def preload_problems(root: str = "/", pid: int | None = None) -> list[str]:
+    """What keeps the libraries of LD_PRELOAD from being loaded into a process that is started as this one was.
+
+    ld.so goes on without them, so a rank asks before it starts: what the asking process has not mapped, the engine
+    would not have either.
+    """
+    process = look(root, pids=[pid or os.getpid()]).processes
+    return [f"{note.summary}. {note.remedy}." for each in process for note in _preload_notes(each)]
+
+
 def judge(seen: Look, minimum: str | None = None) -> list[Finding]:
     """The findings of one node."""
     notes = [

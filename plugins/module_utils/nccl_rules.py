@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .gid_table import Gid
@@ -18,6 +18,19 @@ from .gid_table import Gid
 MAX_SELECTED = 32  # MAX_IB_DEVS
 ANY_PORT = -1
 AUTOMATIC = -1
+
+# Without RDMA a rank ends at once, in place of going on over sockets at a tenth of the rate.
+FAIL_CLOSED = {"NCCL_NET": "IB", "NCCL_IB_DISABLE": "0"}
+# Decided at every start and nowhere else: a value from elsewhere would outlive the table that it was read from.
+OF_EVERY_START = frozenset(
+    {
+        "NCCL_IB_HCA",
+        "NCCL_IB_GID_INDEX",
+        "NCCL_IB_ADDR_FAMILY",
+        "NCCL_IB_ADDR_RANGE",
+        "NCCL_IB_ROCE_VERSION_NUM",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -88,3 +101,24 @@ def choose_gid(gids: Sequence[Gid], address_range: ipaddress.IPv4Network) -> int
         if first_ipv4 or (gid.type == "roce_v2" and gid.type != chosen.type):
             chosen = gid
     return chosen.index if chosen else 0
+
+
+def environment(transport: str, given: Mapping[str, object]) -> dict[str, str]:
+    """NCCL's variables of a profile: what it gives, and what makes it fail closed where its transport is RDMA."""
+    closed = FAIL_CLOSED if transport == "rdma" else {}
+    return {**closed, **{name: str(value) for name, value in given.items() if value is not None}}
+
+
+def environment_problems(transport: str, given: Mapping[str, object]) -> list[str]:
+    """What a profile's variables contradict: its own transport, and what every start reads anew."""
+    found = [
+        f"nccl.environment has {name}, which every start reads anew from the live machine: take it out"
+        for name in sorted(OF_EVERY_START & set(given))
+    ]
+    if transport == "rdma":
+        found += [
+            f"nccl.environment has {name}={given[name]} while transport is rdma: take it out, or set transport to tcp"
+            for name, closed in FAIL_CLOSED.items()
+            if name in given and str(given[name]) != closed
+        ]
+    return found

@@ -41,8 +41,8 @@ EXAMPLES = r"""
 
 - name: Compare the ranks
   ansible.builtin.assert:
-    that: dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, ['nccl', 'processes'])))
-      | tandem.spark.nccl_differences | length == 0
+    that: dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'nccl')))
+      | tandem.spark.nccl_problems | length == 0
 """
 
 RETURN = r"""

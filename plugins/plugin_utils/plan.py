@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
+from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 
 try:
@@ -504,5 +505,5 @@ def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profil
             "model": profile["served_model_name"],
         },
         "warm_up": profile["warm_up"],
-        "nccl": {name: str(value) for name, value in profile["nccl"].items()},
+        "nccl": nccl_rules.environment(profile["transport"], profile["nccl"].get("environment") or {}),
     }

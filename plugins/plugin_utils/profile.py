@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 from ansible_collections.tandem.spark.plugins.module_utils import engine_config, warm_up_plan
+from ansible_collections.tandem.spark.plugins.plugin_utils import nccl_library
 from ansible_collections.tandem.spark.plugins.plugin_utils.variables import type_problem
 
 
@@ -67,7 +68,9 @@ def load(name: str, folder: Path, overrides: Mapping, schema: Mapping) -> dict:
     if name not in names(folder):
         raise UnknownProfile(name)
     profile = merged(yaml.safe_load(file.read_text()), overrides)
-    found = problems(profile, schema)
+    found = problems(profile, schema) or nccl_library.problems(
+        profile, folder.parents[2] / "runtime" / "files"
+    )
     if found:
         raise ProfileError("; ".join(found))
     return profile

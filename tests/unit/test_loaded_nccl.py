@@ -9,11 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from ansible_collections.tandem.spark.plugins.filter.nccl import nccl_differences
+from ansible_collections.tandem.spark.plugins.filter.nccl import nccl_problems
 from ansible_collections.tandem.spark.plugins.module_utils.loaded_nccl import (
+    differences,
     judge,
     look,
     mapped_files,
+    preload_problems,
     version_of,
 )
 
@@ -194,13 +196,40 @@ def processes(*libraries: tuple[str | None, int]) -> list[dict]:
     ],
 )
 def test_a_mixed_pair(looks, differs):
-    notes = nccl_differences(looks)
-    assert [note["id"] for note in notes] == (["nccl.version.mixed"] if differs else [])
-    assert all(note["hosts"] == ["a", "b"] for note in notes)
+    notes = differences(looks)
+    assert [note.id for note in notes] == (["nccl.version.mixed"] if differs else [])
+    assert all(note.hosts == ("a", "b") for note in notes)
 
 
-def test_what_look_returns_can_be_compared(node):
+def result(node, pid: int, minimum: str | None = None) -> dict:
+    """What nccl_info returns of one process."""
+    seen = look(str(node.root), pids=[pid])
+    return {
+        "processes": [asdict(process) for process in seen.processes],
+        "findings": [note.as_dict() for note in judge(seen, minimum)],
+    }
+
+
+def test_the_problems_of_a_group(node):
     node.process(10, OWN)
-    node.process(11, NEWER, unit="other.service")
-    seen = [[asdict(each) for each in look(str(node.root), pids=[pid]).processes] for pid in (10, 11)]
-    assert nccl_differences(dict(zip("ab", seen, strict=True)))
+    node.process(11, NEWER)
+    node.process(12)
+    node.process(13, NEWER, PLUGIN)
+    old, new, none, plugin = (result(node, pid, "2.30.4") for pid in (10, 11, 12, 13))
+    assert nccl_problems({"a": new, "b": plugin}) == []
+    assert [words.split(":")[0] for words in nccl_problems({"a": old, "b": new})] == [
+        "a",
+        "The ranks have different NCCL libraries",
+    ]
+    assert "b: no process has NCCL" in nccl_problems({"a": none, "b": none})[1]
+
+
+def test_what_is_asked_before_a_rank_starts(node):
+    node.process(10, NEWER, preload=NEWER)
+    node.process(11, preload="/opt/nowhere/libnccl.so.2")
+    node.process(12, preload=NEWER)
+    node.process(13)
+    said = {pid: preload_problems(str(node.root), pid) for pid in (10, 11, 12, 13)}
+    assert said[10] == said[13] == []
+    assert "/opt/nowhere/libnccl.so.2, which is not there" in said[11][0]
+    assert "what is mapped is no NCCL at all" in said[12][0]

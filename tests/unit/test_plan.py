@@ -16,7 +16,8 @@ PROFILE = {
     "accelerator": "gb10",
     "served_model_name": "m",
     "runtime": {"machine": "aarch64", "python": "3.12"},
-    "nccl": {"NCCL_NET": "IB"},
+    "transport": "rdma",
+    "nccl": {"environment": {"NCCL_DEBUG": "INFO"}},
     "warm_up": {},
 }
 VARIABLES = {
