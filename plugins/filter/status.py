@@ -39,7 +39,7 @@ def _row(host: str, look: Look) -> tuple[str, ...]:
         status["unit"]["active"] or "unknown",
         status["release"]["current"] or "none",
         f"for {proof['state']}" if proof["state"] == "this start" else proof["state"],
-        (status["boot"] or {}).get("stage") or "unknown",
+        status["stage"] or "unknown",
         f"{event.get('event')} {event.get('outcome')} {event.get('at')}" if event else "none",
     )
 
@@ -77,7 +77,10 @@ def status_table(looks: Mapping[str, Look]) -> str:
 
 def not_as_proven(looks: Mapping[str, Look]) -> list[str]:
     """The hosts that do not run what was proven for this very start, or of which that is not known."""
-    return [host for host, look in looks.items() if not (look.get("status") or {}).get("proven")]
+    apart = [host for group in groups_of(looks).values() if any(_releases(group)) for host in group]
+    return [
+        host for host, look in looks.items() if host in apart or not (look.get("status") or {}).get("proven")
+    ]
 
 
 class FilterModule:

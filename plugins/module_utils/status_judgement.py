@@ -52,6 +52,23 @@ def proof_of(seen: Seen) -> tuple[str, str | None]:
     return ("earlier start", " and ".join(since)) if since else ("this start", None)
 
 
+def watch_of(seen: Seen) -> engine_watch.Look | None:
+    """What the boot watch would say of this start; None where systemd is silent."""
+    if seen.unit is None:
+        return None
+    headless = seen.unit_name != UNITS[0]
+    health = seen.api.health if seen.api else None
+    return engine_watch.conclude(seen.unit_name, seen.unit, seen.journal, health, headless=headless)
+
+
+def stage_of(seen: Seen) -> str | None:
+    """How far this start came, in words; that it came up says nothing of what it answers."""
+    watch = watch_of(seen)
+    if watch is None or not seen.journal:
+        return None
+    return "came up" if watch.outcome == "ready" else f"{watch.phase}{', failed' if watch.cause else ''}"
+
+
 def judge(seen: Seen) -> list[Finding]:
     """Everything that is not so, and what could not be read; errors first."""
     parts = (_plan, _release, _unit, _api, _proof, _fabric, _memory)
@@ -74,17 +91,16 @@ def _release(seen: Seen) -> Iterator[Finding]:
         return
     if seen.manifest is None:
         yield finding("status.release.broken", release=current)
-    if current != applied:
+    # Before a proof there is nothing to apply: then the missing proof is the reason.
+    if current != applied and proof_of(seen)[0] in ("this start", "earlier start"):
         yield finding("status.release.not_applied", current=current, applied=applied or "none")
 
 
 def _unit(seen: Seen) -> Iterator[Finding]:
-    name, unit = seen.unit_name, seen.unit
-    if unit is None:
+    name, unit, found = seen.unit_name, seen.unit, watch_of(seen)
+    if unit is None or found is None:
         yield finding("status.systemd.unknown", unit=name)
         return
-    health = seen.api.health if seen.api else None
-    found = engine_watch.conclude(name, unit, seen.journal, health, headless=name != UNITS[0])
     if unit["active"] in ("inactive", "failed") and unit["load"] != "not-found" and not seen.log.fatal:
         state = f"{unit['active']} (result {unit['result']})"
         yield finding("status.unit.stopped", evidence=_last(seen.journal), unit=name, state=state)
@@ -125,7 +141,7 @@ def _proof(seen: Seen) -> Iterator[Finding]:
         yield finding("status.proof.rejected", release=release, reason=reason)
     elif state == "other circumstances":
         yield finding("status.proof.elsewhere", release=release, changed=since or "start")
-    elif state == "earlier start":
+    elif state == "earlier start" and seen.unit is not None and seen.unit["active"] == "active":
         yield finding("status.proof.other_start", release=release, changed=since)
     elif state == "none":
         yield finding("status.proof.none", release=release)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .findings import Finding
 from .status import Seen
-from .status_judgement import proof_of, proven
+from .status_judgement import proof_of, proven, stage_of
 
 _COLUMN = 10
 
@@ -42,6 +42,7 @@ def as_dict(seen: Seen, findings: list[Finding]) -> dict[str, Any]:
             "reason": proof.get("reason"),
             "at": seen.proved_at,
         },
+        "stage": stage_of(seen),
         "boot": seen.log.as_dict() if seen.journal else None,
         "api": seen.api
         and {
@@ -73,7 +74,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         ("unit", _unit(status["unit"])),
         ("release", _release(status["release"])),
         ("proof", _proof(status["proof"])),
-        ("engine", _engine(status["boot"])),
+        ("engine", _engine(status["stage"], status["boot"])),
         ("api", _api(status["api"], status["role"])),
         ("fabric", _fabric(status["fabric"])),
         ("caches", _caches(status["caches"])),
@@ -123,7 +124,7 @@ def _proof(proof: Mapping[str, Any]) -> list[str]:
     return [f"{proof['outcome']} {at}, {since}", *str(proof["reason"]).split("; ")]
 
 
-def _engine(boot: Mapping[str, Any] | None) -> list[str]:
+def _engine(stage: str | None, boot: Mapping[str, Any] | None) -> list[str]:
     if boot is None:
         return ["unknown: no journal of this start"]
     graphs = boot["graphs"]
@@ -138,7 +139,7 @@ def _engine(boot: Mapping[str, Any] | None) -> list[str]:
         "graphs": f"captured in {graphs['seconds']:g} s" if graphs else "none",
     }
     told = ", ".join(f"{name} {'unknown' if value is None else value}" for name, value in facts.items())
-    return [f"last stage of this start: {boot['stage']}", told]
+    return [f"this start: {stage or 'unknown'} (last stage in its journal: {boot['stage']})", told]
 
 
 def _api(api: Mapping[str, Any] | None, role: str | None) -> list[str]:

@@ -63,6 +63,10 @@ status:
           V(none); C(since) says what changed.
       type: dict
       sample: {state: this start, since: null, outcome: proven, reason: 3 of 3 answers right}
+    stage:
+      description: How far this start came, in words; null where that is unknown. It says nothing of the answers.
+      type: str
+      sample: came up
     boot:
       description: What M(tandem.spark.engine_log_info) reads in the journal of this start; null without one.
       type: dict

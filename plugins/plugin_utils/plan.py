@@ -505,5 +505,6 @@ def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profil
             "model": profile["served_model_name"],
         },
         "warm_up": profile["warm_up"],
+        "cache_max_gib": head.variables["tandem_cache_max_gib"],
         "nccl": nccl_rules.environment(profile["transport"], profile["nccl"].get("environment") or {}),
     }

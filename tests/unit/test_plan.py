@@ -27,6 +27,7 @@ VARIABLES = {
     "tandem_api_port": 8888,
     "tandem_api_host": "0.0.0.0",
     "tandem_master_port": 25000,
+    "tandem_cache_max_gib": 20,
 }
 
 
@@ -109,7 +110,7 @@ def test_what_a_node_is_told():
     pair = ranks()
     plan = plan_group("tandem", pair, PROFILE)
     told = node_plan("tandem", pair, pair[1], plan, PROFILE)
-    assert told["rank"] == 1 and told["master_addr"] == "192.168.177.1"
+    assert told["rank"] == 1 and told["master_addr"] == "192.168.177.1" and told["cache_max_gib"] == 20
     assert told["fabric"]["rails"][1] == {
         "index": 1,
         "netdev": "enP2p1s0f0np0",
