@@ -1,0 +1,125 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The warm-up as a job of the node: its progress is printed once, its result handed on, a stall gets its rank."""
+
+from __future__ import annotations
+
+import re
+from unittest import mock
+
+import pytest
+from ansible_collections.tandem.spark.plugins.action import engine_warmup
+from ansible_collections.tandem.spark.plugins.module_utils.findings import finding
+
+STALL = finding("engine.warmup.stalled", evidence="0 of 3 requests answered", phase="long", seconds="120")
+FAILED = finding("engine.warmup.failed", evidence="HTTP 500", phase="burst", url="http://x")
+JOB = {"ansible_job_id": "j1", "started": 1, "finished": 0}
+WAITS = ["No available shared memory broadcast block found in 60 seconds."]
+
+
+def ended(trouble=None):
+    """What the module leaves behind as the result of its job."""
+    done = {"changed": False, "ok": trouble is None, "phases": [], "findings": []}
+    if trouble:
+        done.update(failed=True, msg=f"{trouble.summary}: {trouble.evidence}", findings=[trouble.as_dict()])
+    return {"finished": 1, "results_file": "/root/.ansible_async/j1", **done}
+
+
+@pytest.fixture
+def act(monkeypatch):
+    """Runs the action. `looks` is what each look at the job says, `written` what the progress file holds at each."""
+
+    def run(looks, written, check_mode=False, worker=None, started=JOB):
+        looks, written = iter(looks), iter(written)
+        clock = [0.0]
+        monkeypatch.setattr(engine_warmup.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(engine_warmup.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+
+        class OtherHost:
+            def __init__(self, action, host, hostvars):
+                pass
+
+            def run(self, module, arguments):
+                return worker
+
+        monkeypatch.setattr(engine_warmup, "OtherHost", OtherHost)
+        args = {"url": "http://x", "model": "m", "workers": {"spark-b": "tandem-worker.service"}}
+        task = mock.Mock(args=args, check_mode=check_mode, async_val=0, delegate_to=None)
+        action = engine_warmup.ActionModule(task, *(mock.Mock() for _each in range(5)))
+        asked = []
+
+        def execute(module, module_args=None, task_vars=None, wrap_async=False):
+            asked.append((module, module_args, task.async_val))
+            if module == engine_warmup.MODULE:
+                return dict(started) if wrap_async else {"ok": None}
+            if module == "tandem.spark.engine_wait":
+                return {"journal": WAITS}
+            return {"erased": "x"} if module_args["mode"] == "cleanup" else next(looks)
+
+        def shell(command):
+            first = int(re.search(r"tail -n \+(\d+) ", command).group(1))
+            return {"stdout": "\n".join(next(written)[first - 1 :])}
+
+        action._execute_module, action._low_level_execute_command = execute, shell
+        action._make_tmp_path = lambda: "/tmp/x"
+        action._remove_tmp_path = mock.Mock()
+        action._remote_expand_user = action.get_shell_option = mock.Mock(return_value="/root/.ansible_async")
+        action._display = mock.Mock()
+        action._connection._shell.join_path = lambda *parts: "/".join(parts)
+        result = action.run(task_vars={"inventory_hostname": "spark-a", "hostvars": {}})
+        assert task.async_val == 0  # or the executor would wait for the job by itself
+        assert action._remove_tmp_path.called or check_mode
+        return result, [call.args[0] for call in action._display.display.call_args_list], asked
+
+    return run
+
+
+RUNS = {"finished": 0}
+
+
+def test_progress_is_printed_as_it_comes_and_once(act):
+    written = [
+        ["ramp: a"],
+        ["ramp: a"],
+        ["ramp: a", "burst: b", "long: c"],
+        ["ramp: a", "burst: b", "long: c"],
+    ]
+    result, printed, asked = act([RUNS, RUNS, ended()], written)
+    assert printed == ["spark-a: ramp: a", "spark-a: burst: b", "spark-a: long: c"]
+    assert result["ok"] and not result.get("failed") and "ansible_job_id" not in result
+    assert asked[0][1]["progress_file"] == "/tmp/x/progress" and asked[0][2] == 3600 + engine_warmup.SPARE_S
+    assert asked[-1][1]["mode"] == "cleanup"
+
+
+def test_a_failed_request_is_told_as_the_module_tells_it(act):
+    result, _, asked = act([ended(FAILED)], [[], []])
+    assert result["failed"] and result["msg"].endswith("HTTP 500")
+    assert "tandem.spark.engine_wait" not in [module for module, *_rest in asked]
+
+
+def test_the_rank_that_does_not_say_that_it_waits_is_named_when_it_stalls(act):
+    result, _, _ = act([ended(STALL)], [[], []], worker={"journal": ["compiling kernel 7"]})
+    (found,) = result["findings"]
+    assert result["failed"] and found["hosts"] == ["spark-b"]
+    assert "[spark-b]" in result["msg"] and "its last line: compiling kernel 7" in result["msg"]
+
+
+def test_a_lost_rank_is_named_when_it_stalls(act):
+    result, _, _ = act([ended(STALL)], [[], []], worker={"unreachable": True, "msg": "no route to host"})
+    assert result["findings"][0]["hosts"] == ["spark-b"] and "no route to host" in result["msg"]
+
+
+def test_a_job_that_could_not_be_started_is_handed_on(act):
+    result, _, asked = act([], [[]], started={"failed": True, "msg": "no space left on device"})
+    assert result["failed"] and result["msg"] == "no space left on device" and len(asked) == 1
+
+
+def test_a_node_that_does_not_answer_any_more_is_given_up(act):
+    result, _, _ = act([RUNS] * 4000, [[]] * 4000)
+    assert result["failed"] and "did not end in its time" in result["msg"]
+
+
+def test_check_mode_starts_no_job(act):
+    result, printed, asked = act([], [], check_mode=True)
+    assert (result["ok"], printed, len(asked)) == (None, [], 1)
