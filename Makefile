@@ -45,7 +45,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test format lint sanity unit bench-self engine-cli lab-test molecule docs
+.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule docs
 test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
 	@echo "make test: all of it passed, nothing was skipped"
 
@@ -83,3 +83,6 @@ lab-test: env ## the lab does what it says (root)
 molecule: env ## the whole deployment on two nodes: check, converge, idempotence, verify, faults (root)
 	@$(LAB_PY) check
 	molecule test --scenario-name default
+
+test-all: export TANDEM_TESTS := long or not long
+test-all: test ## the same with the tests that take long (root, for the lab)
