@@ -81,10 +81,11 @@ def _asked(profile: Any, arguments: argparse.Namespace) -> tuple[list[Question],
         "max_tokens": MAX_TOKENS,
         "max_tokens_thinking": MAX_TOKENS_THINKING,
         "request_timeout": timeout,
-        "total_timeout": timeout,
+        "total_timeout": None,
     }
     try:
-        return questions_of(params), Patience(float(timeout), float(timeout))
+        # All are asked at once, so each has its own time; the total only ends what hangs in between.
+        return questions_of(params), Patience(float(timeout), float(timeout) + 5)
     except (TypeError, ValueError) as error:
         raise ProbeError(f"This cannot be asked: {error}") from error
 

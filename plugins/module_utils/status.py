@@ -97,7 +97,7 @@ def look(root: Path = Path("/")) -> Seen:
     manifest = records.read_json(root / engine_state.CURRENT[1:] / "manifest.json")
     with ThreadPoolExecutor(max_workers=4) as pool:
         journal = pool.submit(journal_of_start, unit) if live else None
-        api = pool.submit(_api, plan or {}, root) if live and name == engine_state.UNITS[0] else None
+        api = pool.submit(look_at_api, plan or {}, root) if live and name == engine_state.UNITS[0] else None
         caches = pool.submit(_caches, root)
         fabric = _fabric(root, plan, live)
         lines = journal.result() if journal else []
@@ -153,7 +153,8 @@ def journal_of_start(unit: Mapping[str, Any] | None) -> list[str]:
     return [part for line in lines for part in line.splitlines()]
 
 
-def _api(plan: Mapping[str, Any], root: Path) -> Api | None:
+def look_at_api(plan: Mapping[str, Any], root: Path) -> Api | None:
+    """What the head's API counts; None where neither release nor plan says where it is."""
     url, model = own_endpoint.api(plan, own_endpoint.serving(root / engine_state.CURRENT[1:]))
     if not url:
         return None
