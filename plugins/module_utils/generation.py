@@ -16,7 +16,7 @@ from .arithmetic import Case
 from .chat import Endpoint, Reply, ask
 from .findings import Finding, finding, worst_first
 from .judge import Judgement, judge
-from .proof import answers_of_another
+from .proof import answers_of_another, in_short
 from .questions import Question
 
 _LONGEST_TEXT = 20_000  # characters kept of a text in the results
@@ -51,6 +51,7 @@ def _result(question: Question, reply: Reply) -> dict[str, Any]:
         "verdict": judgement.verdict,
         "why": judgement.why,
         "glitches": list(judgement.glitches),
+        "prompt_tokens": reply.prompt_tokens,
         "completion_tokens": reply.completion_tokens,
         "ttft_s": reply.ttft_s,
         "tokens_per_s": reply.tokens_per_s,
@@ -92,12 +93,19 @@ def _ask_in_streams(
 
 
 def check(
-    endpoint: Endpoint, questions: list[Question], *, concurrency: int, patience: Patience, ask_again: bool
+    endpoint: Endpoint,
+    questions: list[Question],
+    *,
+    concurrency: int,
+    patience: Patience,
+    ask_again: bool,
+    deadline: float | None = None,
 ) -> list[dict[str, Any]]:
     """Ask all questions, `concurrency` at a time, and judge each answer.
 
     Returns one dict per question: its case, the judgement, the text and the measured times. With ask_again a wrong
-    answer is asked for once more, alone, and that result stands under `again`.
+    answer is asked for once more, alone, and that result stands under `again`. deadline: when the total time is over
+    (time.monotonic) where it began earlier than this call.
     """
 
     def ask_one(question: Question, timeout: float) -> Reply:
@@ -109,7 +117,7 @@ def check(
             timeout=timeout,
         )
 
-    deadline = time.monotonic() + patience.total_s
+    deadline = time.monotonic() + patience.total_s if deadline is None else deadline
     results = _ask_in_streams(questions, concurrency, ask_one, patience, deadline)
     for question, result in zip(questions, results, strict=True):
         if ask_again and result["verdict"] == "wrong":
@@ -123,7 +131,7 @@ def findings_of(cases: list[dict[str, Any]], url: str) -> list[Finding]:
     for verdict in ("unreachable", "degenerate", "wrong", "inconclusive"):
         hit = [case for case in cases if case["verdict"] == verdict]
         if hit:
-            evidence = f"{hit[0]['prompt']}: {hit[0]['why']}"
+            evidence = f"{in_short(hit[0]['prompt'])}: {hit[0]['why']}"
             found.append(
                 finding(
                     f"generation.{verdict}",
@@ -137,12 +145,13 @@ def findings_of(cases: list[dict[str, Any]], url: str) -> list[Finding]:
         other = answers_of_another(case, cases) if case["verdict"] == "wrong" else None
         if other:
             evidence = (
-                f"{case['prompt']} was answered with {other['expected']}, as {other['prompt']} should be"
+                f"{in_short(case['prompt'])} was answered with {other['expected']}, "
+                f"as {in_short(other['prompt'])} should be"
             )
             found.append(finding("generation.crossed", evidence=evidence))
             break
     flawed = [case for case in cases if case["verdict"] == "correct" and case["glitches"]]
     if flawed:
-        evidence = f"{flawed[0]['prompt']}: {flawed[0]['glitches'][0]}"
+        evidence = f"{in_short(flawed[0]['prompt'])}: {flawed[0]['glitches'][0]}"
         found.append(finding("generation.glitch", evidence=evidence, count=len(flawed), asked=len(cases)))
     return worst_first(found)

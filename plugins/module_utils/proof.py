@@ -1,7 +1,7 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conclude from judged generations whether a release is proven."""
+"""Conclude whether a release is proven: from judged generations, and from what the engine counted meanwhile."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from typing import Any
 
 from .answers import number_given, text_given
 from .numerals import read_number
+from .spec_decode import ACCEPTED, DRAFTED, DRAFTS, GENERATED
 
 Case = Mapping[str, Any]  # one of the cases[] that generation_check returns
 
 MAX_WRONG = Fraction(1, 10)
+_LONG_ENOUGH = Fraction(3, 4)  # of the wanted tokens
+_LONGEST_PROMPT = 400  # characters shown of one
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,18 @@ def answers_of_another(case: Case, cases: Sequence[Case]) -> Case | None:
     return None
 
 
+def in_short(prompt: str) -> str:
+    """A prompt as it can be shown: of a long one the beginning and the end, where the question stands."""
+    if len(prompt) <= _LONGEST_PROMPT:
+        return prompt
+    part = _LONGEST_PROMPT // 4
+    return f"{prompt[:part]} … ({len(prompt)} characters) … {prompt[-part:]}"
+
+
 def _described(case: Case) -> str:
     said = (case["text"] or case["reasoning"]).strip()
     said = said if len(said) <= 80 else f"{said[:80]}…"
-    return f"asked {case['prompt']!r} with thinking {'on' if case['thinking'] else 'off'}, it said {said!r}"
+    return f"asked {in_short(case['prompt'])!r} with thinking {'on' if case['thinking'] else 'off'}, it said {said!r}"
 
 
 def _attempts(cases: Sequence[Case], verdict: str) -> list[Case]:
@@ -71,7 +82,8 @@ def _crossed(cases: Sequence[Case]) -> Conclusion | None:
     for attempt in _attempts(cases, "wrong"):
         if other := answers_of_another(attempt, cases):
             return Conclusion(
-                "rejected", f"{_described(attempt)}, the answer to another stream's {other['prompt']!r}"
+                "rejected",
+                f"{_described(attempt)}, the answer to another stream's {in_short(other['prompt'])!r}",
             )
     return None
 
@@ -110,3 +122,56 @@ def conclude(cases: Sequence[Case], concurrency: int = 1) -> Conclusion:
     first_wrong = sum(case["verdict"] == "wrong" for case in cases)
     again = f", {first_wrong - len(wrong)} of them when asked again" if first_wrong > len(wrong) else ""
     return Conclusion("proven", f"{len(cases) - len(wrong)} of {len(cases)} answers right{again}")
+
+
+def conclude_recall(cases: Sequence[Case], prompt_tokens: int) -> Conclusion:
+    """Whether `cases`, each with a long prompt that tells its answer, prove it for about `prompt_tokens` tokens.
+
+    What the server counted says how long the prompts were: where it does not, or they came out much shorter, nothing
+    is proven of that length.
+    """
+    conclusion = conclude(cases)
+    if conclusion.outcome != "proven":
+        return conclusion
+    sizes = [case["prompt_tokens"] for case in cases]
+    if None in sizes:
+        return Conclusion("unproven", "an answer has no `usage`, so the length of its prompt is not known")
+    if max(sizes) < _LONG_ENOUGH * prompt_tokens:
+        return Conclusion(
+            "unproven", f"the longest prompt came out at {max(sizes)} tokens, wanted {prompt_tokens}"
+        )
+    return Conclusion("proven", f"{conclusion.reason}, in prompts of {min(sizes)} to {max(sizes)} tokens")
+
+
+def conclude_draft(figures: Mapping[str, Any], min_acceptance: float) -> Conclusion:
+    """Whether the draft is engaged, by the difference of two readings of the counters (spec_decode.report).
+
+    High acceptance proves nothing beyond that: an engine that only counts has it too, so texts are judged before.
+    """
+    drafts, drafted, accepted = (figures[key] for key in ("drafts", "draft_tokens", "accepted_tokens"))
+    if figures["reset"]:
+        return Conclusion(
+            "unproven", "the engine was started anew while it was asked, so its counters began anew"
+        )
+    counted = {DRAFTS: drafts, DRAFTED: drafted, ACCEPTED: accepted, GENERATED: figures["generation_tokens"]}
+    missing = [name for name, count in counted.items() if count is None]
+    if missing:
+        return Conclusion("unproven", f"/metrics has no {' and no '.join(missing)}")
+    if not counted[GENERATED]:
+        return Conclusion(
+            "unproven", f"{GENERATED} did not move, so these are not the counters of what answered"
+        )
+    if not drafts or not drafted:
+        return Conclusion(
+            "rejected",
+            f"nothing was drafted in {counted[GENERATED]} generated tokens: {DRAFTS} grew by {drafts}, "
+            f"{DRAFTED} by {drafted}",
+        )
+    share = f"{accepted} of {drafted} drafted tokens accepted in {drafts} drafts"
+    if accepted < min_acceptance * drafted:
+        return Conclusion(
+            "rejected",
+            f"acceptance {accepted / drafted:.3f} is below the profile's {min_acceptance:g}: {share} "
+            f"({ACCEPTED} and {DRAFTED})",
+        )
+    return Conclusion("proven", f"{share}, acceptance {accepted / drafted:.3f}")

@@ -24,6 +24,10 @@ POSITIVE = (
 )
 
 
+# The longest answer by whether the model is to think, the thoughts included.
+MAX_TOKENS = {False: 64, True: 2048}
+
+
 @dataclass(frozen=True)
 class Question:
     case: Case

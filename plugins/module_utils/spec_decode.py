@@ -23,6 +23,8 @@ _COUNTED = {
     "accepted_tokens": "vllm:spec_decode_num_accepted_tokens",
     "generation_tokens": "vllm:generation_tokens",
 }
+# The counters as the page names them.
+DRAFTS, DRAFTED, ACCEPTED, GENERATED = (f"{name}_total" for name in _COUNTED.values())
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos"
 _POSITION_DIGITS = 4  # a longer number is no place in a draft
 _EVIDENCE_DRAFTS = 100  # fewer drafts show no pattern

@@ -153,11 +153,17 @@ cases:
       verdict: correct
       why: answers 391
       glitches: []
+      prompt_tokens: 12
       completion_tokens: 6
       ttft_s: 0.41
       tokens_per_s: 38.2
       finish_reason: stop
       again: null
+seconds:
+  description: How long all of it took.
+  returned: always
+  type: float
+  sample: 2.7
 findings:
   description: What an operator should know, worst first.
   returned: always
@@ -166,12 +172,14 @@ findings:
   sample: []
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
 from ansible_collections.tandem.spark.plugins.module_utils.generation import Patience, check, findings_of
 from ansible_collections.tandem.spark.plugins.module_utils.judge import ANSWER_KINDS, worst_of
 from ansible_collections.tandem.spark.plugins.module_utils.proof import conclude
-from ansible_collections.tandem.spark.plugins.module_utils.questions import questions_of
+from ansible_collections.tandem.spark.plugins.module_utils.questions import MAX_TOKENS, questions_of
 
 ARGUMENTS = {
     "url": {"type": "str", "required": True},
@@ -192,8 +200,8 @@ ARGUMENTS = {
     "questions": {"type": "int"},
     "thinking": {"type": "list", "elements": "bool", "default": [False]},
     "concurrency": {"type": "int", "default": 1},
-    "max_tokens": {"type": "int", "default": 64, "no_log": False},
-    "max_tokens_thinking": {"type": "int", "default": 2048, "no_log": False},
+    "max_tokens": {"type": "int", "default": MAX_TOKENS[False], "no_log": False},
+    "max_tokens_thinking": {"type": "int", "default": MAX_TOKENS[True], "no_log": False},
     "request_timeout": {"type": "float", "default": 120.0},
     "total_timeout": {"type": "float", "default": 600.0},
     "ask_again": {"type": "bool", "default": False},
@@ -208,6 +216,7 @@ def main() -> None:
         questions = questions_of(params)
     except ValueError as error:
         module.fail_json(msg=f"generation_check cannot ask this: {error}")
+    began = time.monotonic()
     cases = check(
         Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
         questions,
@@ -222,6 +231,7 @@ def main() -> None:
         "verdict": verdict,
         "conclusion": {"outcome": conclusion.outcome, "reason": conclusion.reason},
         "cases": cases,
+        "seconds": round(time.monotonic() - began, 2),
         "findings": [found.as_dict() for found in findings_of(cases, params["url"])],
     }
     if verdict != "correct" and params["fail_on_incorrect"]:

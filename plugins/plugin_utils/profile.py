@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
-from ansible_collections.tandem.spark.plugins.module_utils import engine_config, warm_up_plan
+from ansible_collections.tandem.spark.plugins.module_utils import engine_config, proof_plan, warm_up_plan
 from ansible_collections.tandem.spark.plugins.plugin_utils import nccl_library
 from ansible_collections.tandem.spark.plugins.plugin_utils.variables import type_problem
 
@@ -50,6 +50,12 @@ def problems(profile: Mapping, schema: Mapping) -> list[str]:
     wrong += [
         f"warm_up: {problem}"
         for problem in warm_up_plan.problems(profile["warm_up"], flags.get("max-model-len"))
+    ]
+    wrong += [
+        f"proof: {problem}"
+        for problem in proof_plan.problems(
+            profile["proof"], flags.get("max-model-len"), speculates="speculative-config" in flags
+        )
     ]
     operands = profile["proof"]["operands"]
     if len(operands) != 2 or not 10 <= operands[0] < operands[1]:

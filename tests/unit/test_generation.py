@@ -100,7 +100,7 @@ def test_each_answer_is_held_against_its_own_question():
     assert len(server.requests) == 12
     assert set(results[0]) == {
         *("prompt", "expected", "answer_kind", "thinking", "text", "reasoning", "verdict", "why", "glitches"),
-        *("completion_tokens", "ttft_s", "tokens_per_s", "finish_reason", "again"),
+        *("prompt_tokens", "completion_tokens", "ttft_s", "tokens_per_s", "finish_reason", "again"),
     }
 
 

@@ -59,6 +59,13 @@ def test_overrides(base, overrides, result):
         ({"engine": {"flags": {"port": 1, "dtype": ""}}}, ["port", "dtype"]),
         ({"proof": {"operands": [99, 10]}}, ["[99, 10]"]),
         ({"proof": {"operands": [10]}}, ["operands"]),
+        ({"proof": {"recall": None, "draft": None}}, ["proof: recall is missing", "proof: draft is missing"]),
+        (
+            {"proof": {"recall": {"prompt_tokens": 9000}}},
+            ["proof: recall may need 9932", "4096 of max-model-len"],
+        ),
+        ({"proof": {"draft": {"min_acceptance": 30}}}, ["proof: draft.min_acceptance is 30"]),
+        ({"proof": {"recall": {"depth": 3}}}, ["depth"]),
         ({"transport": "pigeon"}, ["pigeon"]),
         ({"tensor_parallel_size": "two"}, ["int"]),
         ({"speculation": {}}, ["speculation"]),
@@ -70,6 +77,18 @@ def test_what_cannot_be_used_is_named(overrides, words):
     with pytest.raises(ProfileError) as error:
         load("rehearsal", FOLDER, overrides, SCHEMA)
     assert all(word in str(error.value) for word in words), error.value
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"proof": {"recall": None, "skip": {"long_context": "too slow here"}}},
+        {"proof": {"draft": None, "skip": {"draft_acceptance": "not now"}}},
+        {"proof": {"draft": None}, "engine": {"flags": {"speculative-config": None}}},
+    ],
+)
+def test_a_part_of_the_proof_may_be_left_out_with_a_reason(overrides):
+    assert load("rehearsal", FOLDER, overrides, SCHEMA)
 
 
 def test_an_unknown_profile():
