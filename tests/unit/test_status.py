@@ -330,7 +330,7 @@ def test_the_counters_of_the_head(tmp_path):
         "running": 3.0,
         "waiting": None,
     }
-    gone = status.look_at_api(plan, tmp_path)
+    gone = status.look_at_api({"api": {"port": 9}}, tmp_path)
     assert gone.health is None and gone.counters is None and "refused" in gone.why
     assert status.look_at_api({}, tmp_path) is None
 
