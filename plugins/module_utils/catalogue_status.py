@@ -146,6 +146,6 @@ ENTRIES = {
         "warning",
         "node",
         "The caches cannot be looked at: {why}",
-        "Run `tandem caches` as root",
+        "`tandem caches` says more",
     ),
 }

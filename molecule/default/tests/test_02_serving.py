@@ -93,6 +93,13 @@ def test_the_engine_runs_as_its_own_user_without_a_shell(host):
     assert host.check_output(f"stat -c %U /proc/{pid}") == "tandem"
 
 
+def test_the_units_hide_neither_devices_nor_memory(host):
+    names = ("PrivateDevices", "MemoryDenyWriteExecute", "ProtectClock", "DevicePolicy")
+    shown = host.check_output(f"systemctl show -p {','.join(names)} {UNITS[name_of(host)]}")
+    found = dict(line.split("=", 1) for line in shown.splitlines())
+    assert found == {**dict.fromkeys(names, "no"), "DevicePolicy": "auto"}
+
+
 def test_the_caches_belong_to_the_engine_and_are_used(host):
     assert host.check_output("find /var/cache/tandem ! -user tandem") == ""
     assert (
