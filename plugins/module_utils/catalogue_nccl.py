@@ -225,4 +225,24 @@ ENTRIES = {
         "NCCL warned",
         "Read the line; the first one on any rank is the cause of those after it",
     ),
+    # -- the measurement ---------------------------------------------------------------------------------------------
+    "collective.slow": _error(
+        "An all-reduce reached {found} Gbit/s, wanted are {wanted} or more",
+        "At such a rate: {cause}",
+        FIELD,
+        scope="group",
+    ),
+    "collective.latency": _error(
+        "An all-reduce of {bytes} bytes took {found} us, wanted are {wanted} or less",
+        "Look at the transport first (sockets take ten times as long as RDMA), then at what else runs on both nodes",
+        FIELD,
+        scope="group",
+    ),
+    "collective.wrong": _error(
+        "An all-reduce gave wrong sums, at sizes {sizes}",
+        "Trust nothing that this pair computes: measure each rail with `ib_write_bw`, and look at `dmesg` on both "
+        "nodes",
+        "arithmetic",
+        scope="group",
+    ),
 }

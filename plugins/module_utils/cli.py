@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from . import (
     caches_command,
+    collective_command,
     fabric_command,
     page_cache,
     probe_command,
@@ -18,7 +19,15 @@ from . import (
     warm_up_command,
 )
 
-COMMANDS = (status_command, probe_command, warm_up_command, fabric_command, caches_command, page_cache)
+COMMANDS = (
+    status_command,
+    probe_command,
+    warm_up_command,
+    fabric_command,
+    collective_command,
+    caches_command,
+    page_cache,
+)
 
 
 def parser() -> argparse.ArgumentParser:
