@@ -17,6 +17,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.jit_caches import (
     mounts_below,
     prune,
 )
+from ansible_collections.tandem.spark.plugins.modules import rank_unit
 
 KIB = 1024
 A, B, C, D = ("a" * 16, "b" * 16, "c" * 16, "d" * 16)
@@ -202,6 +203,29 @@ def test_a_switch_notes_until_when_a_stack_was_used(node):
     jit_caches.mark_used(node.root)
     first, *_others = jit_caches.look(node.root)
     assert first.name == B
+
+
+class Module:
+    """As much of AnsibleModule as the bound needs."""
+
+    def __init__(self):
+        self.warnings = []
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+
+def test_a_roll_out_bounds_the_caches_and_never_fails_by_them(node, monkeypatch):
+    monkeypatch.setattr(rank_unit, "ROOT", node.root)
+    (node.root / "etc/tandem").mkdir(parents=True)
+    (node.root / "etc/tandem/plan.json").write_text('{"cache_max_gib": 0.0001}')
+    module = Module()
+    assert (rank_unit.bound_caches(module), module.warnings) == ([A, D], [])
+    (node.root / "opt/tandem/releases/now/manifest.json").write_text("{cut")
+    assert rank_unit.bound_caches(module) == []
+    assert "is unknown" in module.warnings[0]
+    monkeypatch.setattr(jit_caches, "prune", lambda root, bound: (_ for _ in ()).throw(OSError("disk")))
+    assert rank_unit.bound_caches(module) == [] and module.warnings[1] == "disk"
 
 
 def test_an_empty_node_has_none(tmp_path, capsys):
