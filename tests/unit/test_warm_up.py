@@ -305,7 +305,7 @@ def command(tmp_path, capsys):
     def run(plan, *words):
         file = tmp_path / "plan.json"
         file.write_text(json.dumps(plan))
-        code = cli.main(["warmup", "--plan", str(file), *words])
+        code = cli.main(["warmup", "--plan", str(file), "--release", str(tmp_path / "none"), *words])
         return code, *capsys.readouterr()
 
     return run
