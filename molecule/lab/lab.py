@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +23,7 @@ import host
 import image
 import models
 import node as nodes
-from settings import MAX_NODES, RAILS, Lab, LabError
+from settings import MAX_NODES, NETWORKS, RAILS, Lab, LabError
 from system import lock, namespace_exists, remove_tree, replace_file, run, within
 
 CABLE_STATES = {
@@ -43,14 +44,16 @@ def check(lab: Lab, arguments: argparse.Namespace) -> None:
 
 def up(lab: Lab, arguments: argparse.Namespace) -> None:
     if lab.ready_file.exists() and namespace_exists(lab.client):
-        if len(lab.nodes()) != arguments.nodes:
-            raise LabError(
-                f"lab {lab.name} has {len(lab.nodes())} nodes, wanted {arguments.nodes}: 'lab.py down' first"
-            )
+        found, wanted = lab.description(), {"nodes": arguments.nodes, "network": arguments.network}
+        for what, value in wanted.items():
+            if found.get(what) != value:
+                raise LabError(
+                    f"{what} of lab {lab.name}: {found.get(what)}, wanted {value}: 'lab.py down' first"
+                )
     else:
         host.check(lab)
         down(lab, arguments)
-        make(lab, arguments.nodes)
+        make(lab, arguments.nodes, arguments.network)
     for node in lab.nodes():
         nodes.power_on(node)
     for node in lab.nodes():
@@ -60,17 +63,18 @@ def up(lab: Lab, arguments: argparse.Namespace) -> None:
         print(path)
 
 
-def make(lab: Lab, count: int) -> None:
+def make(lab: Lab, count: int, network: str) -> None:
     """Everything but power."""
     layers = [str(models.build(lab)), str(image.build(lab))]
     lab.directory.mkdir(parents=True)
-    replace_file(lab.description_file, json.dumps({"nodes": count, "layers": layers}) + "\n")
+    description = {"nodes": count, "network": network, "layers": layers}
+    replace_file(lab.description_file, json.dumps(description) + "\n")
     lab.cgroups.mkdir()
     run(["mount", "-t", "cgroup2", "cgroup2", lab.cgroups])
     cable.lay(lab)
     access.make_keys(lab)
     for node in lab.nodes():
-        nodes.create(node)
+        nodes.create(node, network)
 
 
 def down(lab: Lab, arguments: argparse.Namespace) -> None:
@@ -162,6 +166,12 @@ def parse(command_line: list[str]) -> argparse.Namespace:
         "up", up, "make the nodes, or start those that are off; prints where inventory and ssh_config are"
     )
     making.add_argument("--nodes", type=int, default=2, choices=range(1, MAX_NODES + 1), help="default 2")
+    making.add_argument(
+        "--network",
+        default=os.environ.get("LAB_NETWORK", NETWORKS[0]),
+        choices=NETWORKS,
+        help="who writes the network of the nodes; default $LAB_NETWORK or %(default)s",
+    )
     command("down", down, "remove the nodes and all that belongs to them")
     command("purge", purge, "down, and remove the cached images and models")
     command("status", status, "show the nodes and their rails")

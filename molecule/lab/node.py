@@ -15,6 +15,7 @@ from pathlib import Path
 
 import access
 import cable
+import management
 import settings
 from settings import LabError, Node
 from system import end_processes, find_process, inside_network, kill, kill_cgroup, wait_until
@@ -30,7 +31,7 @@ ENVIRONMENT = {
 }
 
 
-def create(node: Node) -> None:
+def create(node: Node, network: str) -> None:
     """Lay out the node's own files over the image, as the factory leaves them."""
     for folder in ("upper", "work", "root"):
         (node.directory / folder).mkdir(parents=True)
@@ -40,32 +41,13 @@ def create(node: Node) -> None:
     write(upper / "etc/machine-id", f"{uuid.uuid4().hex}\n")
     names = "".join(f"{other.address} {other.name}\n" for other in node.lab.nodes())
     write(upper / "etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {node.name}\n::1 localhost\n{names}")
-    write(upper / "etc/netplan/50-management.yaml", management(node), mode=0o600)
+    management.configure(node, network, upper)
     access.install(node, upper)
 
 
-def management(node: Node) -> str:
-    """Netplan configuration of the link that Ansible comes by; the rails have none.
-
-    Nobody advertises a router here: to wait for one makes network-online.target 12 s late.
-    """
-    return f"""network:
-  version: 2
-  renderer: networkd
-  ethernets:
-    {settings.MANAGEMENT}:
-      addresses: [{node.address}/24]
-      accept-ra: false
-      routes:
-        - to: default
-          via: {node.lab.client_address}
-"""
-
-
-def write(path: Path, text: str, mode: int = 0o644) -> None:
+def write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    path.chmod(mode)
 
 
 def power_on(node: Node) -> None:

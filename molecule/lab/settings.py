@@ -15,6 +15,8 @@ HERE = Path(__file__).resolve().parent
 RAILS = ("enp1s0f0np0", "enP2p1s0f0np0")  # the two PCIe functions of a Spark's first cage
 IDLE_FUNCTIONS = ("enp1s0f1np1", "enP2p1s0f1np1")  # the second cage: nothing is plugged in
 MANAGEMENT = "eth0"
+# Who writes the network of the nodes, the first unless told otherwise.
+NETWORKS = ("netplan-networkd", "networkd", "netplan-networkmanager", "networkmanager")
 MANAGEMENT_NETWORK = "192.168.50"  # /24: the client is .1, the nodes are .11, .12 ...
 FACTORY_MTU = 1500
 CABLE_MTU = 9000
@@ -106,7 +108,7 @@ class Lab:
 
     @property
     def description_file(self) -> Path:
-        """{"nodes": how many, "layers": [folders that every node's root is made of, upper first]}"""
+        """{"nodes": how many, "network": who writes theirs, "layers": [what each root is made of, upper first]}"""
         return self.directory / "lab.json"
 
     @property

@@ -11,10 +11,10 @@ ENTRIES = {
     "fabric.backend.unsupported": Entry(
         "error",
         "node",
-        "The network of this node is written by {backend}, which the role fabric does not write yet; "
+        "The network of this node is written by {backend}, which the role fabric does not write; "
         "nothing was touched",
-        "Give {netdevs} their addresses and MTU by hand, or let systemd-networkd (with or without netplan) "
-        "own them",
+        "Give {netdevs} their addresses and MTU by hand, or let NetworkManager or systemd-networkd (with or "
+        "without netplan) own them",
     ),
     "fabric.rail.management": Entry(
         "error",
@@ -73,15 +73,15 @@ ENTRIES = {
         "warning",
         "node",
         "{netdev} also has {address}, which is not planned",
-        "Find who sets it (`grep -r {bare} /etc/netplan /etc/systemd/network`) and take it out there; it goes "
-        "with the next reboot. Every further address moves the GID table",
+        "Find who sets it (`grep -r {bare} /etc/netplan /etc/systemd/network /etc/NetworkManager`) and take it "
+        "out there; it goes with the next reboot. Every further address moves the GID table",
     ),
     "fabric.rail.foreign_file": Entry(
         "warning",
         "node",
         "{path} also configures {netdev}",
-        "Take {netdev} out of {path}: addresses of both files are merged. It was left as it is, a copy is "
-        "made under {backup} before the rails change",
+        "Take {netdev} out of {path}: {effect}. It was left as it is, a copy is made under {backup} before "
+        "the rails change",
     ),
     "fabric.rail.shadowed": Entry(
         "error",
@@ -89,11 +89,20 @@ ENTRIES = {
         "{path} comes before this collection's file and decides about {netdev}",
         "Take {netdev} out of its [Match] section, or give the file a name that sorts after {ours}",
     ),
+    "fabric.rail.unmanaged": Entry(
+        "error",
+        "node",
+        "NetworkManager leaves {netdev} alone; nothing was touched",
+        "`nmcli device show {netdev}` says why (GENERAL.REASON); take it out of `unmanaged-devices` "
+        "(`grep -r unmanaged /etc/NetworkManager /run/NetworkManager /run/udev/rules.d`) and out of netplan "
+        "files that give it to networkd",
+    ),
     "fabric.rail.not_applied": Entry(
         "error",
         "node",
         "{netdev} did not take its configuration: {subject} is {found}, wanted {wanted}",
-        "Read `networkctl status {netdev}` and `journalctl -u systemd-networkd -b`; the change was undone",
+        "Read `networkctl status {netdev}` or `nmcli device show {netdev}`, and "
+        "`journalctl -b -u systemd-networkd -u NetworkManager`; the change was undone",
     ),
     "fabric.peer.path_mtu": Entry(
         "error",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from . import rails_netplan, rails_networkd, rails_peers, rails_record
+from . import rails_netplan, rails_netplan_nm, rails_networkd, rails_nm, rails_peers, rails_record
 from .findings import Finding, finding
 from .rails_host import Host
 from .rails_plan import (
@@ -29,10 +29,12 @@ from .rails_plan import (
 
 AGENT = "/opt/tandem/bin/tandem"
 TIMER = "tandem-fabric-revert"
-BACKENDS: dict[str, ModuleType] = {backend.NAME: backend for backend in (rails_netplan, rails_networkd)}
+# Who may write a node's network. Each names its files (staged, persistent, own_files, foreign), has them read (load),
+# has an interface configured anew (renew), and knows what to remember of it for the way back (in_use, restore).
+BACKENDS: dict[str, ModuleType] = {
+    backend.NAME: backend for backend in (rails_netplan, rails_netplan_nm, rails_networkd, rails_nm)
+}
 
-# Setting the MTU takes a real card through a link flap of a second or two.
-RELOAD_S = 4
 RECONFIGURE_S = 10
 PAUSE_S = 0.2
 
@@ -58,7 +60,7 @@ class Look:
 
 
 def backend_named(name: str, rails: Iterable[Rail]) -> ModuleType | Finding:
-    """The backend of that name, or the finding that says that it is not written yet."""
+    """The backend of that name, or the finding that says that there is none."""
     netdevs = ", ".join(rail.netdev for rail in rails) or "the rails"
     return BACKENDS.get(name) or finding("fabric.backend.unsupported", backend=name, netdevs=netdevs)
 
@@ -84,7 +86,7 @@ def look(host: Host, backend: ModuleType, rails: Sequence[Rail], management: Ite
 
 
 def _own_files(host: Host) -> list[str]:
-    return [path for backend in BACKENDS.values() for path in backend.own_files(host)]
+    return list(dict.fromkeys(path for backend in BACKENDS.values() for path in backend.own_files(host)))
 
 
 def _written(host: Host) -> set[str]:
@@ -121,6 +123,7 @@ def stage(host: Host, backend: ModuleType, rails: Sequence[Rail], seen: Look, re
             tuple(seen.links[netdev] for netdev in seen.netdevs),
             kept,
             tuple(rail.address for rail in rails),
+            backend.in_use(host, seen.netdevs),
         )
         host.back_up([note.evidence for note in seen.notes if note.id == "fabric.rail.foreign_file"])
         rails_record.save(host, record)
@@ -191,9 +194,10 @@ def _undo(host: Host, record: rails_record.Record) -> None:
     patience_s = 0
     try:
         wrote = host.write_all(record.files, backend.MODE)
-        if backend.load(host, record.netdevs, wrote):
-            host.run(["networkctl", "reload"])
-            patience_s = RELOAD_S if any(record.files.values()) else 0
+        loaded = backend.load(host, record.netdevs, wrote)
+        backend.restore(host, record.profiles)
+        if loaded and (any(record.files.values()) or record.profiles):
+            patience_s = backend.PATIENCE_S
     except RailsError as error:
         failed = error  # the interfaces themselves can still be put right
     _walk_back(host, record, patience_s)
@@ -203,9 +207,9 @@ def _undo(host: Host, record: rails_record.Record) -> None:
 
 
 def _walk_back(host: Host, record: rails_record.Record, patience_s: float) -> None:
-    """Put the interfaces back, and look again until networkd, which works on its own time, has let go too.
+    """Put the interfaces back, and look again until their manager, which works on its own time, has let go too.
 
-    patience_s: for so long networkd is left to do it from its files; two hands on one address make it fail.
+    patience_s: for so long the manager is left to do it from its files; two hands on one address make it fail.
     """
     start = host.now()
     quiet = 0
@@ -230,18 +234,15 @@ def _bring(
     record: rails_record.Record,
     texts: Mapping[str, str | None],
 ) -> None:
-    """Write files and have networkd apply them to these rails; RailsError for what they did not take.
+    """Write files and have them used for these rails; RailsError for what they did not take.
 
-    A reload touches only interfaces whose file changed, and leaves standing addresses alone; a reconfigure
-    takes them off and on again, so it is for the rails that are still wrong.
+    Only rails that are still wrong are configured anew, which their addresses would feel.
     """
     before = host.links()
     loaded = backend.load(host, record.netdevs, host.write_all(texts, backend.MODE))
-    if loaded:
-        host.run(["networkctl", "reload"])
-    wrong = _settle(host, rails, RELOAD_S if loaded else 0)
+    wrong = _settle(host, rails, backend.PATIENCE_S if loaded else 0)
     if wrong:
-        host.run(["networkctl", "reconfigure", *dict.fromkeys(difference.netdev for difference in wrong)])
+        backend.renew(host, list(dict.fromkeys(difference.netdev for difference in wrong)))
         wrong = _settle(host, rails, RECONFIGURE_S)
     if wrong:
         raise RailsError("\n".join(_say(item) for item in wrong))
@@ -264,7 +265,7 @@ def _say(wrong: Difference) -> str:
 
 
 def _put_back(host: Host, before: Mapping[str, Link], record: rails_record.Record) -> None:
-    """networkd takes unknown addresses off an interface that it configures; what others set by hand stays."""
+    """An interface that is configured anew loses unknown addresses; what others set by hand stays."""
     ours = {*rails_record.addresses_in(record.files), *record.ours}
     now = host.links()
     for netdev in record.netdevs:

@@ -14,10 +14,17 @@ from contextlib import contextmanager
 from glob import glob
 
 from . import commands, files
+from .findings import Finding, finding
 from .rails_plan import Link, RailsError, Route, read_links, read_routes
 
 STATE_DIR = "/run/tandem"
 BACKUP_DIR = "/var/lib/tandem/backup"
+
+
+def foreign_file(path: str, netdev: str, effect: str) -> Finding:
+    """A file of somebody else that configures a rail; it is backed up before the first change."""
+    values = {"path": path, "netdev": netdev, "effect": effect, "backup": BACKUP_DIR}
+    return finding("fabric.rail.foreign_file", evidence=path, **values)
 
 
 def _missing(argv: Sequence[str]) -> RailsError:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Rails written for netplan with systemd-networkd behind it: one YAML file for all rails.
+"""Rails written for netplan: one YAML file for all rails. Here with systemd-networkd behind it.
 
 A file in /run/netplan hides its namesake in /etc/netplan, which is how a change is staged.
 `netplan generate` writes the files of every interface anew, and networkd takes a new file for a changed one:
@@ -19,16 +19,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from . import rails_networkd
 from .findings import Finding
-from .rails_host import STATE_DIR, Host
+from .rails_host import STATE_DIR, Host, foreign_file
 from .rails_plan import Link, Rail
 
 NAME = "netplan-networkd"
 MODE = 0o600  # netplan warns of anything wider
+PATIENCE_S = rails_networkd.PATIENCE_S
 FILE = "90-tandem-fabric.yaml"
 STAGED = f"/run/netplan/{FILE}"
 PERSISTENT = f"/etc/netplan/{FILE}"
 FOLDERS = ("/etc/netplan", "/run/netplan", "/usr/lib/netplan")
 NETWORKD_DIR = "/run/systemd/network"
+
+MERGED = "addresses of both files are merged"
 
 HEADER = """\
 # Written by the Ansible collection tandem.spark (role fabric); changes made here are overwritten.
@@ -37,10 +40,9 @@ network:
   ethernets:
 """
 # The renderer is named per interface: named globally it would move every other interface too.
-# ignore-carrier: a cable that blinks must not take the addresses (and so the GIDs) along.
 ETHERNET = """\
     {netdev}:
-      renderer: networkd
+      renderer: {renderer}
       addresses: [{address}]
       mtu: {mtu}
       dhcp4: false
@@ -48,24 +50,27 @@ ETHERNET = """\
       accept-ra: false
       link-local: [ipv6]
       optional: true
-      ignore-carrier: true
 """
+# A cable that blinks must not take the addresses (and so the GIDs) along.
+IGNORE_CARRIER = "      ignore-carrier: true\n"
 
 
-def _render(rails: Iterable[Rail]) -> str:
+def render(rails: Iterable[Rail], renderer: str, more: str) -> str:
+    """The file of all rails. more: further lines of every interface."""
     return HEADER + "".join(
-        ETHERNET.format(netdev=rail.netdev, address=rail.address, mtu=rail.mtu) for rail in rails
+        ETHERNET.format(netdev=rail.netdev, renderer=renderer, address=rail.address, mtu=rail.mtu) + more
+        for rail in rails
     )
 
 
 def staged(rails: Sequence[Rail]) -> dict[str, str]:
     """Path and text of what a reboot forgets."""
-    return {STAGED: _render(rails)} if rails else {}
+    return {STAGED: render(rails, "networkd", IGNORE_CARRIER)} if rails else {}
 
 
 def persistent(rails: Sequence[Rail]) -> dict[str, str]:
     """Path and text of what a reboot keeps."""
-    return {PERSISTENT: _render(rails)} if rails else {}
+    return {PERSISTENT: render(rails, "networkd", IGNORE_CARRIER)} if rails else {}
 
 
 def own_files(host: Host) -> list[str]:
@@ -78,7 +83,16 @@ def netdevs_in(text: str) -> list[str]:
 
 
 def load(host: Host, netdevs: Sequence[str], wrote: bool) -> bool:
-    """Bring written files to where networkd reads them; True if `networkctl reload` has something to see."""
+    """Have networkd read what netplan makes of its files; True if there was anything new to read."""
+    patterns = [f"{NETWORKD_DIR}/{rails_networkd.GENERATED}{netdev}.*" for netdev in netdevs]
+    return rails_networkd.load(host, netdevs, bool(take_over(host, patterns)))
+
+
+renew, in_use, restore = rails_networkd.renew, rails_networkd.in_use, rails_networkd.restore
+
+
+def take_over(host: Host, patterns: Iterable[str]) -> list[str]:
+    """Make the generated files of these patterns those of a scratch root; the paths of those that changed."""
     with tempfile.TemporaryDirectory(prefix="netplan-", dir=host.path(STATE_DIR)) as scratch:
         os.makedirs(f"{scratch}/usr/lib")
         os.symlink("usr/lib", f"{scratch}/lib")
@@ -86,24 +100,20 @@ def load(host: Host, netdevs: Sequence[str], wrote: bool) -> bool:
             os.makedirs(os.path.dirname(scratch + path), exist_ok=True)
             shutil.copy(host.path(path), scratch + path)
         host.run(["netplan", "generate", "--root-dir", scratch])
-        changed = [_take_over(host, scratch, netdev) for netdev in netdevs]
-        return any(changed)
+        made = Host(scratch)
+        paths = sorted({path for pattern in patterns for path in (*host.find(pattern), *made.find(pattern))})
+        return [path for path in paths if _take_over(host, made, path)]
 
 
-def _take_over(host: Host, scratch: str, netdev: str) -> bool:
-    """Make the generated files of one rail those of the scratch root; True if any changed."""
-    pattern = f"{NETWORKD_DIR}/{rails_networkd.GENERATED}{netdev}.*"
-    made = Host(scratch)
-    changed = False
-    for path in sorted({*host.find(pattern), *made.find(pattern)}):
-        source = made.path(path)
-        if not os.path.exists(source):
-            changed |= host.write(path, None)
-        elif made.read(path) != host.read(path):
-            host.write(path, made.read(path), mode=os.stat(source).st_mode & 0o777)
-            os.chown(host.path(path), os.stat(source).st_uid, os.stat(source).st_gid)
-            changed = True
-    return changed
+def _take_over(host: Host, made: Host, path: str) -> bool:
+    source = made.path(path)
+    if not os.path.exists(source):
+        return host.write(path, None)
+    if made.read(path) == host.read(path):
+        return False
+    host.write(path, made.read(path), mode=os.stat(source).st_mode & 0o777)
+    os.chown(host.path(path), os.stat(source).st_uid, os.stat(source).st_gid)
+    return True
 
 
 def _files(host: Host) -> list[str]:
@@ -112,6 +122,12 @@ def _files(host: Host) -> list[str]:
 
 def foreign(host: Host, rails: Sequence[Rail], links: Mapping[str, Link]) -> list[Finding]:
     """Files of others that configure a rail, netplan's and networkd's."""
+    generated = f"{rails_networkd.GENERATED}{{netdev}}.network"
+    return foreign_yaml(host, rails, links) + rails_networkd.clashes(host, rails, links, generated)
+
+
+def foreign_yaml(host: Host, rails: Sequence[Rail], links: Mapping[str, Link]) -> list[Finding]:
+    """Files of others in netplan's folders that name a rail."""
     found = []
     for path in _files(host):
         if path in (STAGED, PERSISTENT):
@@ -120,9 +136,8 @@ def foreign(host: Host, rails: Sequence[Rail], links: Mapping[str, Link]) -> lis
         for rail in rails:
             mac = links[rail.netdev].mac if rail.netdev in links else ""
             if mentions(text, rail.netdev) or mentions(text, mac):
-                found.append(rails_networkd.foreign_file(path, rail.netdev))
-    generated = f"{rails_networkd.GENERATED}{{netdev}}.network"
-    return found + rails_networkd.clashes(host, rails, links, generated)
+                found.append(foreign_file(path, rail.netdev, MERGED))
+    return found
 
 
 def mentions(text: str, word: str) -> bool:

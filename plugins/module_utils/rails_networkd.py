@@ -15,11 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from .findings import Finding, finding
-from .rails_host import BACKUP_DIR, Host
+from .rails_host import Host, foreign_file
 from .rails_plan import Link, Rail
 
 NAME = "networkd"
 MODE = 0o644  # systemd-networkd reads it as its own user
+PATIENCE_S = 4  # setting the MTU takes a real card through a link flap of a second or two
+NOT_USED = "of several files for an interface networkd uses the first, which is this collection's"
 STAGED = "/run/systemd/network/04-tandem-{netdev}.network"
 PERSISTENT = "/etc/systemd/network/05-tandem-{netdev}.network"
 # Highest priority first: a name found in one folder hides the same name in the later ones.
@@ -71,8 +73,28 @@ def netdevs_in(text: str) -> list[str]:
 
 
 def load(host: Host, netdevs: Sequence[str], wrote: bool) -> bool:
-    """Bring written files to where networkd reads them; True if `networkctl reload` has something to see."""
+    """Have networkd read written files; True if there was anything to read."""
+    if wrote:
+        host.run(["networkctl", "reload"])
     return wrote
+
+
+def renew(host: Host, netdevs: Sequence[str]) -> None:
+    """Have these rails configured anew, from files that are right.
+
+    A reload touches only interfaces whose file changed, and leaves standing addresses alone; this takes them off
+    and on again.
+    """
+    host.run(["networkctl", "reconfigure", *netdevs])
+
+
+def in_use(host: Host, netdevs: Iterable[str]) -> dict[str, str]:
+    """networkd goes by its files alone: there is nothing else to remember of an interface."""
+    return {}
+
+
+def restore(host: Host, profiles: Mapping[str, str]) -> None:
+    """Nothing, as nothing was remembered."""
 
 
 def foreign(host: Host, rails: Sequence[Rail], links: Mapping[str, Link]) -> list[Finding]:
@@ -105,12 +127,8 @@ def clashes(host: Host, rails: Sequence[Rail], links: Mapping[str, Link], ours: 
                 values = {"path": path, "netdev": rail.netdev, "ours": mine}
                 found.append(finding("fabric.rail.shadowed", evidence=path, **values))
             elif {rail.netdev, link.mac.lower()} & set(patterns):
-                found.append(foreign_file(path, rail.netdev))
+                found.append(foreign_file(path, rail.netdev, NOT_USED))
     return found
-
-
-def foreign_file(path: str, netdev: str) -> Finding:
-    return finding("fabric.rail.foreign_file", evidence=path, path=path, netdev=netdev, backup=BACKUP_DIR)
 
 
 def _matches(patterns: Iterable[str], link: Link) -> bool:

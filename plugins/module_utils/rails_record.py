@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from .rails_host import STATE_DIR, Host
 from .rails_plan import Address, Link, RailsError
@@ -22,7 +22,8 @@ PERSISTENT = "persistent"
 class Record:
     """One change.
 
-    links: the rails as found; files: path and text (None: absent) as found; ours: the addresses that it sets.
+    links: the rails as found; files: path and text (None: absent) as found; ours: the addresses that it sets;
+    profiles: what NetworkManager used for each rail.
     """
 
     stage: str
@@ -30,6 +31,7 @@ class Record:
     links: tuple[Link, ...]
     files: dict[str, str | None]
     ours: tuple[str, ...]
+    profiles: dict[str, str] = field(default_factory=dict)
 
     @property
     def netdevs(self) -> list[str]:

@@ -1,7 +1,10 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pretend node for the rails: real files in a folder, pretend interfaces, networkd, netplan and clock."""
+"""A pretend node for the rails: real files in a folder, pretend interfaces, networkd, netplan and clock.
+
+Its NetworkManager is in pretend_manager.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import yaml
-from ansible_collections.tandem.spark.plugins.module_utils import rails, rails_networkd
+from ansible_collections.tandem.spark.plugins.module_utils import rails, rails_netplan_nm, rails_networkd
 from ansible_collections.tandem.spark.plugins.module_utils.rails_host import Host
 from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import Address, Link, RailsError, Route
+from pretend_manager import PretendManager
 
 MANAGEMENT = "enP7s7"
 
@@ -34,6 +38,7 @@ class PretendNode(Host):
         self.refuses_mtu: set[str] = set()
         self.answers = lambda netdev, peer, size: True
         self.clock = 0.0
+        self.manager = PretendManager(self)
         self.put(rails.AGENT, "#!/bin/sh\n")
 
     # What tests ask and do
@@ -63,7 +68,8 @@ class PretendNode(Host):
         self.managed = {}
         if self.find("/etc/netplan/*"):
             self._generate(self.root)
-        self._networkd(force=True)
+        self._networkd()
+        self.manager.start()
 
     # In place of the node
 
@@ -95,6 +101,8 @@ class PretendNode(Host):
             for netdev in argv[2:]:
                 self.managed.pop(netdev, None)
             self._networkd()
+        elif argv[0] == "nmcli":
+            return self.manager.nmcli(list(argv[1:]))
         elif argv[0] == "ip":
             self._ip(list(argv[1:]))
         return ""
@@ -116,12 +124,15 @@ class PretendNode(Host):
                 addresses = known.get("addresses", []) + given.get("addresses", [])
                 known.update(given, addresses=addresses)
         for netdev, given in merged.items():
+            if given.get("renderer") == "NetworkManager":
+                made.write(rails_netplan_nm.PROFILE.format(netdev=netdev), _profile(netdev, given), 0o600)
+                continue
             lines = [f"Address={address}" for address in given["addresses"]]
             mtu = f"[Link]\nMTUBytes={given['mtu']}\n" if "mtu" in given else ""
             text = "\n".join([f"[Match]\nName={netdev}\n", mtu + "[Network]", *lines]) + "\n"
             made.write(f"/run/systemd/network/10-netplan-{netdev}.network", text)
 
-    def _networkd(self, force: bool = False) -> None:
+    def _networkd(self) -> None:
         """The first matching file by name configures; a changed one again; unknown addresses are dropped."""
         files: dict[str, str] = {}
         for folder in rails_networkd.FOLDERS:
@@ -159,6 +170,15 @@ class PretendNode(Host):
         else:
             found = replace(found, up=words[-1] == "up")
         self.state[netdev] = found
+
+
+def _profile(netdev: str, given: dict) -> str:
+    passed = given["networkmanager"]["passthrough"]
+    addresses = [f"address{number}={text}" for number, text in enumerate(given["addresses"], start=1)]
+    lines = [f"[connection]\nid=netplan-{netdev}\ninterface-name={netdev}"]
+    lines += [f"autoconnect-priority={passed['connection.autoconnect-priority']}"]
+    lines += [f"[ethernet]\nmtu={given['mtu']}", "[ipv4]\nmethod=manual", *addresses]
+    return "\n".join(lines) + "\n"
 
 
 def _matches(name: str, text: str) -> bool:

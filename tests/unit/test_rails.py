@@ -13,7 +13,9 @@ import pytest
 from ansible_collections.tandem.spark.plugins.module_utils import (
     rails,
     rails_netplan,
+    rails_netplan_nm,
     rails_networkd,
+    rails_nm,
     rails_record,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding
@@ -22,7 +24,9 @@ from pretend_node import MANAGEMENT, PretendNode, link
 
 A = Rail("enp1s0f0np0", "192.168.177.1/29", 9000, ("192.168.177.2",))
 B = Rail("enP2p1s0f0np0", "192.168.177.9/29", 9000, ("192.168.177.10",))
-BACKENDS = [rails_netplan, rails_networkd]
+BACKENDS = [rails_netplan, rails_netplan_nm, rails_networkd, rails_nm]
+NETPLAN = [rails_netplan, rails_netplan_nm]
+NETWORKD = [rails_netplan, rails_networkd]
 
 
 @pytest.fixture
@@ -53,14 +57,23 @@ def live(node, netdev=A.netdev):
 
 
 def own_paths(node):
-    return [path for each in BACKENDS for path in each.own_files(node)]
+    return list(dict.fromkeys(path for each in BACKENDS for path in each.own_files(node)))
+
+
+def changing(node):
+    """The commands that were more than a question."""
+    return [command for command in node.commands if "--terse" not in command]
 
 
 def test_a_staged_change_is_live_armed_and_not_persistent(node, backend):
     stage(node, backend)
     assert live(node) == (9000, [A.address]) and live(node, B.netdev) == (9000, [B.address])
     assert node.armed and node.said("systemd-run")[0][-2:] == ["fabric", "--revert"]
-    assert not node.find("/etc/netplan/*") and not node.find("/etc/systemd/network/*")
+    assert not [
+        path
+        for folder in ("netplan", "systemd", "NetworkManager")
+        for path in node.find(f"/etc/{folder}/**/*")
+    ]
     assert rails.interrupted(node)
 
 
@@ -79,11 +92,11 @@ def test_a_reboot_in_the_guarded_window_leads_back(node, backend):
     assert live(node) == (1500, []) and not rails.interrupted(node)
 
 
-def test_nothing_to_do_asks_nothing_of_networkd(node, backend):
+def test_nothing_to_do_asks_nothing_but_questions(node, backend):
     make(node, backend)
     node.commands.clear()
     assert not look(node, backend).needed
-    assert node.commands == []
+    assert changing(node) == []
 
 
 @pytest.mark.parametrize("up", [True, False])
@@ -149,22 +162,30 @@ def test_a_rail_that_lost_something_is_repaired_though_its_file_is_right(node, b
     make(node, backend)
     assert live(node) == (9000, [A.address])
     # The other rail's address stays where it is: a running engine speaks through it.
-    if backend is rails_netplan:
-        assert node.said("networkctl", "reconfigure") == [["networkctl", "reconfigure", A.netdev]]
+    again = {rails_netplan: ["networkctl", "reconfigure"], rails_netplan_nm: ["nmcli", "device", "reapply"]}
+    if backend in again:
+        assert node.said(*again[backend]) == [[*again[backend], A.netdev]]
 
 
 def test_without_the_agent_nothing_is_touched(node, backend):
     Path(node.path(rails.AGENT)).unlink()
     with pytest.raises(RailsError, match="run the role node first"):
         stage(node, backend)
-    assert node.commands == [] and own_paths(node) == []
+    assert changing(node) == [] and own_paths(node) == []
 
 
-def test_only_the_rails_files_of_netplan_are_taken_over(node):
+@pytest.mark.parametrize(
+    ("backend", "made"),
+    [
+        (rails_netplan, "/run/systemd/network/10-netplan-{}.network"),
+        (rails_netplan_nm, "/run/NetworkManager/system-connections/netplan-{}.nmconnection"),
+    ],
+)
+def test_only_the_rails_files_of_netplan_are_taken_over(node, backend, made):
     node.put("/etc/netplan/50-management.yaml", f"network: {{ethernets: {{{MANAGEMENT}: {{mtu: 1500}}}}}}\n")
-    make(node, rails_netplan)
-    generated = {Path(path).name for path in node.find("/run/systemd/network/*")}
-    assert generated == {f"10-netplan-{rail.netdev}.network" for rail in (A, B)}
+    make(node, backend)
+    generated = node.find("/run/systemd/network/*") + node.find("/run/NetworkManager/system-connections/*")
+    assert set(generated) == {made.format(rail.netdev) for rail in (A, B)}
     assert node.said("netplan", "apply") == []
 
 
@@ -172,20 +193,22 @@ FOREIGN = "/etc/netplan/40-cx7.yaml"
 FOREIGN_TEXT = f"network: {{ethernets: {{{A.netdev}: {{addresses: [192.168.100.10/24]}}}}}}\n"
 
 
-def test_a_foreign_netplan_file_is_told_backed_up_and_left(node):
+@pytest.mark.parametrize("backend", NETPLAN, ids=lambda backend: backend.NAME)
+def test_a_foreign_netplan_file_is_told_backed_up_and_left(node, backend):
     node.put(FOREIGN, FOREIGN_TEXT)
-    assert [note.id for note in look(node, rails_netplan).notes] == ["fabric.rail.foreign_file"]
-    make(node, rails_netplan)
+    assert [note.id for note in look(node, backend).notes] == ["fabric.rail.foreign_file"]
+    make(node, backend)
     assert node.read("/var/lib/tandem/backup" + FOREIGN) == FOREIGN_TEXT == node.read(FOREIGN)
-    seen = look(node, rails_netplan)
+    seen = look(node, backend)
     assert not seen.needed
     assert [note.id for note in seen.notes] == ["fabric.rail.foreign_file", "fabric.rail.extra_address"]
 
 
-def test_a_broken_foreign_netplan_file_undoes_and_names_it(node):
+@pytest.mark.parametrize("backend", NETPLAN, ids=lambda backend: backend.NAME)
+def test_a_broken_foreign_netplan_file_undoes_and_names_it(node, backend):
     node.put(FOREIGN, "network: [")
     with pytest.raises(RailsError, match="netplan generate"):
-        stage(node, rails_netplan)
+        stage(node, backend)
     assert live(node) == (1500, []) and not node.armed
 
 
@@ -237,6 +260,7 @@ def test_rails_that_were_cabled_anew_are_followed(node, backend):
         ("/etc/systemd/network/01-not.network", f"[Match]\nName=!{A.netdev}\n", []),
     ],
 )
+@pytest.mark.parametrize("backend", NETWORKD, ids=lambda backend: backend.NAME)
 def test_foreign_networkd_files(node, backend, path, text, ids):
     node.put(path, text.replace("{mac}", node.state[A.netdev].mac[-2:].upper()))
     seen = look(node, backend)
@@ -266,7 +290,7 @@ def test_mentions(text, word, there):
 
 
 def test_an_unknown_backend_is_one_finding():
-    told = rails.backend_named("netplan-networkmanager", [A])
+    told = rails.backend_named("ifupdown", [A])
     assert isinstance(told, Finding) and told.id == "fabric.backend.unsupported" and A.netdev in told.remedy
 
 
@@ -276,10 +300,10 @@ def test_a_record_that_cannot_be_read_stops_with_what_to_do(node):
         rails.interrupted(node)
 
 
-def test_netplan_files_are_for_root_alone_and_networkd_can_read_its_own(node, backend):
+def test_networkd_can_read_its_own_files_and_others_are_for_root_alone(node, backend):
     make(node, backend)
     modes = {Path(node.path(path)).stat().st_mode & 0o777 for path in own_paths(node)}
-    assert modes == ({0o600} if backend is rails_netplan else {0o644})
+    assert modes == ({0o644} if backend is rails_networkd else {0o600})
 
 
 def test_a_folder_in_the_place_of_a_file_is_said(node, backend):

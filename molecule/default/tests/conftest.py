@@ -6,25 +6,17 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[3]
-LAB_PROGRAM = PROJECT / "molecule" / "lab" / "lab.py"
-INVENTORY = Path(
-    os.environ.get("LAB_DIR", "/var/lib/tandem-lab"), os.environ.get("LAB", "tandem"), "inventory"
-)
-NODES = ("spark-a", "spark-b")
+sys.path.insert(0, str(Path(__file__).parents[2]))
+pytest.register_assert_rewrite("rails_tests")
+
+from hands import INVENTORY, LAB_PROGRAM, NODES, PROJECT, Run, lab, play, shell, wait_for  # noqa: E402, F401
+
 UNITS = {"spark-a": "tandem-head.service", "spark-b": "tandem-worker.service"}
-# Molecule asks for colours, which would stand between the words that the tests look for.
-os.environ.update(ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1")
 API = "http://192.168.50.11:8888"
 # What a run of site.yml could change: every file that is not the engine's own or a log, with its content's traces.
 STATE = r"""
@@ -37,68 +29,14 @@ systemctl show -p Id,InvocationID,ActiveEnterTimestampMonotonic tandem-head tand
 """
 
 
-def lab(*words: str, check: bool = True) -> str:
-    """Runs a command of the lab and returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, str(LAB_PROGRAM), *words], capture_output=True, text=True, check=False
-    )
-    if check and done.returncode:
-        raise AssertionError(
-            f"lab.py {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}"
-        )
-    return done.stdout
-
-
-def shell(node: str, script: str, check: bool = True) -> str:
-    """Runs a shell script inside a node, without any network, and returns what it printed."""
-    return lab("exec", node, "--", "sh", "-c", script, check=check).strip()
-
-
 def state(node: str) -> str:
     """Everything about a node that a run could change, as text."""
     return shell(node, STATE, check=False)
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run of site.yml: `changed` and `payloads` by host."""
-
-    code: int
-    text: str
-    seconds: float
-
-    @property
-    def changed(self) -> dict[str, int]:
-        recap = self.text.split("PLAY RECAP")[-1]
-        return {
-            host: int(count) for host, count in re.findall(r"^(\S+)\s+:.*?changed=(\d+)", recap, re.MULTILINE)
-        }
-
-    @property
-    def payloads(self) -> dict[str, int]:
-        counts = self.text.split("MODULE PAYLOADS")[-1]
-        return {host: int(count) for host, count in re.findall(r"^(\S+) : (\d+)$", counts, re.MULTILINE)}
-
-
 def site(*words: str) -> Run:
     """Runs site.yml as a user does, with the payloads counted."""
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
-        "ANSIBLE_CALLBACK_PLUGINS": str(PROJECT / "molecule" / "callback_plugins"),
-        "ANSIBLE_CALLBACKS_ENABLED": "module_payloads",
-    }
-    begun = time.monotonic()
-    done = subprocess.run(
-        ["ansible-playbook", str(PROJECT / "site.yml"), "-i", str(INVENTORY), *words],
-        cwd=PROJECT,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    return Run(done.returncode, done.stdout, time.monotonic() - begun)
+    return play("site.yml", *words)
 
 
 def ask(question: str = "What is 17 x 23?", timeout_s: int = 60) -> str | None:
@@ -130,17 +68,6 @@ def ask(question: str = "What is 17 x 23?", timeout_s: int = 60) -> str | None:
         return json.loads(text)["choices"][0]["message"]["content"]
     except (ValueError, LookupError, TypeError):
         return None
-
-
-def wait_for(what: str, probe, limit_s: float = 240):
-    """Polls until `probe` gives something true and returns that; AssertionError past the limit."""
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        found = probe()
-        if found:
-            return found
-        time.sleep(2)
-    raise AssertionError(f"{what}: not within {limit_s:.0f} s")
 
 
 def journal(node: str) -> str:

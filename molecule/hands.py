@@ -1,0 +1,98 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hands and eyes of every scenario's tests: the lab's own commands, and the playbooks as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+LAB_PROGRAM = PROJECT / "molecule" / "lab" / "lab.py"
+INVENTORY = Path(
+    os.environ.get("LAB_DIR", "/var/lib/tandem-lab"), os.environ.get("LAB", "tandem"), "inventory"
+)
+NODES = ("spark-a", "spark-b")
+# Molecule asks for colours, which would stand between the words that the tests look for.
+os.environ.update(ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1")
+
+
+def lab(*words: str, check: bool = True) -> str:
+    """Runs a command of the lab and returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, str(LAB_PROGRAM), *words], capture_output=True, text=True, check=False
+    )
+    if check and done.returncode:
+        raise AssertionError(
+            f"lab.py {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        )
+    return done.stdout
+
+
+def shell(node: str, script: str, check: bool = True) -> str:
+    """Runs a shell script inside a node, without any network, and returns what it printed."""
+    return lab("exec", node, "--", "sh", "-c", script, check=check).strip()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of Ansible: `changed` and `payloads` by host."""
+
+    code: int
+    text: str
+    seconds: float
+
+    @property
+    def changed(self) -> dict[str, int]:
+        recap = self.text.split("PLAY RECAP")[-1]
+        return {
+            host: int(count) for host, count in re.findall(r"^(\S+)\s+:.*?changed=(\d+)", recap, re.MULTILINE)
+        }
+
+    @property
+    def payloads(self) -> dict[str, int]:
+        counts = self.text.split("MODULE PAYLOADS")[-1]
+        return {host: int(count) for host, count in re.findall(r"^(\S+) : (\d+)$", counts, re.MULTILINE)}
+
+
+def ansible(program: str, *words: str) -> Run:
+    """Runs one of Ansible's programs as a user does, with the payloads counted."""
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(PROJECT / "molecule" / "callback_plugins"),
+        "ANSIBLE_CALLBACKS_ENABLED": "module_payloads",
+    }
+    begun = time.monotonic()
+    done = subprocess.run(
+        [program, "-i", str(INVENTORY), *words],
+        cwd=PROJECT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    return Run(done.returncode, done.stdout, time.monotonic() - begun)
+
+
+def play(playbook: str, *words: str) -> Run:
+    """Runs a playbook of the project."""
+    return ansible("ansible-playbook", str(PROJECT / playbook), *words)
+
+
+def wait_for(what: str, probe, limit_s: float = 240, pause_s: float = 2):
+    """Polls until `probe` gives something true and returns that; AssertionError past the limit."""
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        found = probe()
+        if found:
+            return found
+        time.sleep(pause_s)
+    raise AssertionError(f"{what}: not within {limit_s:.0f} s")
