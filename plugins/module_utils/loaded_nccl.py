@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from .findings import Finding, finding
 from .kernel_files import Tree
-from .nccl_log import version_number
+from .nccl_speaker import version_number
 from .processes import owner
 
 _LIBRARY = re.compile(r"libnccl\.so(?:\.[\d.]+)?")

@@ -11,17 +11,16 @@ to sockets too.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
 from .findings import Finding, finding
 from .nccl_faults import fault_in
+from .nccl_speaker import Speaker, version_number
 
 MAX_LINE = 2048  # NCCL's own longest line; a file without line ends must not cost more than its length
 MAX_ERRORS = 50
-TRANSPORTS = ("ib", "socket", "shm", "p2p")
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _MARK = re.compile(r"NCCL (?:INFO|WARN|TRACE|CALL|ABORT) ")
@@ -33,24 +32,7 @@ _WORTH = re.compile(
 )
 _BOOT = re.compile(r"Launching vLLM \(v|non-default args: |systemd\[\d+\]: Started ")
 
-_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+\w*)(?:\+cuda([\d.]+))?|using nccl==(\d+\.\d+\.\d+\w*)")
-_LIBRARY = re.compile(r"nccl-library=(\d{5,6})\b")
-_IB_DEVICE = re.compile(r"\[(\d+)\]([\w.-]+):(\d+)[:\d]*/(\w+)")
-_SOCKET_DEVICE = re.compile(r"\[(\d+)\]([^\s:]+):([^\s<]+)<\d+>")
-_CHANNEL = re.compile(r"Channel \d+(?:/\d+)? ?: \d+\[\w+\] -> \d+\[\w+\] (?:\[\w+\] )?via (\S+)")
-_NET = re.compile(r"NET/([^/]+)/(\d+)")
-_RINGS = re.compile(r"Connected all rings.* GDR (\d)")
-_GDR_DEVICE = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for HCA")
-_PLUGIN = re.compile(
-    r"NET/Plugin: Loaded net plugin (.+?) \(v\d+\)|Successfully loaded external network plugin (\S+)|"
-    r"(?:Initialized|Assigned) NET plugin (.+?)(?: to comm)?$"
-)
-_INIT = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) nranks (\d+) .*?- ?Init (START|COMPLETE)")
 _PRELOAD = re.compile(r"ld\.so: object '([^']*)' from LD_PRELOAD cannot be preloaded \(([^)]*)\): ignored")
-_SELECTOR = re.compile(r"NCCL_IB_HCA set (?:by environment )?to (\S+)")
-_IB_OFF = re.compile(r"NCCL_IB_DISABLE set by environment to (?!0\b)\d")
-_OVERRIDE = re.compile(r"overriding dev (\d+) with dev (\d+)")
-_OWN_NETWORKS = ("IB", "Socket")
 
 
 @dataclass(frozen=True)
@@ -64,45 +46,6 @@ class Fault:
 
     def finding(self) -> Finding:
         return finding(self.id, evidence=self.line, **dict(self.values))
-
-
-@dataclass
-class Speaker:
-    """One process, as far as the log tells it apart from others: host and pid, each None where no line says."""
-
-    host: str | None
-    pid: int | None
-    versions: set[str] = field(default_factory=set)
-    cuda: str | None = None
-    rank: int | None = None
-    ranks: int | None = None
-    devices: list[dict[str, Any]] = field(default_factory=list)
-    channels: Counter = field(default_factory=Counter)
-    gdr_says: dict[str, bool] = field(default_factory=dict)
-    plugin: str | None = None
-    network: str | None = None
-    no_device: bool = False
-    ib_off: bool = False
-    selector: str = "unset"
-    open_inits: dict[str, tuple[int, int]] = field(default_factory=dict)
-    complete: int = 0
-    overridden: tuple[str, str] | None = None
-
-    @property
-    def version(self) -> str | None:
-        """The oldest that it names: a process may have two libraries loaded."""
-        return min(self.versions, key=version_number, default=None)
-
-    @property
-    def transports(self) -> set[str]:
-        return {kind for kind, _device in self.channels if kind in TRANSPORTS}
-
-    @property
-    def says_nothing(self) -> bool:
-        return all(
-            getattr(self, each.name) == getattr(Speaker(self.host, self.pid), each.name)
-            for each in fields(self)
-        )
 
 
 @dataclass(frozen=True)
@@ -153,12 +96,6 @@ class NcclLog:
         }
 
 
-def version_number(text: str) -> tuple[int, ...]:
-    """2.30.4rc1 -> (2, 30, 4), to be compared; empty where it is no version."""
-    match = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
-
-
 def transport_of(speakers: Iterable[Speaker]) -> str:
     """One word for what carries the traffic: what the channels say; mixed where they say several things.
 
@@ -195,7 +132,7 @@ class _Reader:
                 self.since_last_word = {}
             elif len(self.faults) > before:
                 self.since_last_word = dict(list(self.faults.items())[before:])
-            self._fact(speaker, text)
+            speaker.hear(text)
 
     def _pieces(self, line: str) -> Iterator[tuple[Speaker, str]]:
         """A line, cut where another process of the same log began to speak within it."""
@@ -238,80 +175,6 @@ class _Reader:
             self.faults[key] = Fault(old.id, old.line, old.count + 1, old.values)
         elif len(self.faults) < MAX_ERRORS:
             self.faults[key] = Fault(found, text.strip()[:400], 1, values)
-
-    def _fact(self, speaker: Speaker, text: str) -> None:
-        if match := _CHANNEL.search(text):
-            self._channel(speaker, match[1])
-        elif match := _VERSION.search(text):
-            speaker.versions.add(match[1] or match[3])
-            speaker.cuda = match[2] or speaker.cuda
-        elif match := _LIBRARY.search(text):
-            number = int(match[1])
-            speaker.versions.add(f"{number // 10000}.{number // 100 % 100}.{number % 100}")
-        elif "NET/IB : Using" in text:
-            devices = _IB_DEVICE.findall(text.partition("; OOB")[0])
-            _set_devices(speaker, [("ib", int(n), name, int(port), link) for n, name, port, link in devices])
-        elif "NET/Socket : Using" in text:
-            devices = _SOCKET_DEVICE.findall(text)
-            _set_devices(speaker, [("socket", int(n), name, None, address) for n, name, address in devices])
-            speaker.network = speaker.network or "Socket"
-        elif "NET/IB : No device found" in text:
-            speaker.no_device = True
-        elif match := _PLUGIN.search(text):
-            _network(speaker, match)
-        elif match := _RINGS.search(text):
-            speaker.gdr_says["rings"] = match[1] != "0"
-        elif match := _GDR_DEVICE.search(text):
-            speaker.gdr_says["devices"] = speaker.gdr_says.get("devices", False) or match[1] == "Enabled"
-        elif match := _INIT.search(text):
-            _init(speaker, match)
-        elif match := _SELECTOR.search(text):
-            speaker.selector = match[1]
-        elif _IB_OFF.search(text):
-            speaker.ib_off = True
-        elif match := _OVERRIDE.search(text):
-            speaker.overridden = (match[1], match[2])
-
-    @staticmethod
-    def _channel(speaker: Speaker, via: str) -> None:
-        if net := _NET.match(via):
-            name = net[1].lower()
-            kind = "ib" if name.startswith("ib") else name
-            speaker.channels[kind, int(net[2])] += 1
-            speaker.gdr_says["channels"] = speaker.gdr_says.get("channels", False) or "/GDRDMA" in via
-        else:
-            speaker.channels[via.partition("/")[0].lower(), None] += 1
-
-
-def _set_devices(speaker: Speaker, found: list[tuple]) -> None:
-    """A second communicator says them again."""
-    kinds = {kind for kind, *_rest in found}
-    speaker.devices = [each for each in speaker.devices if each["kind"] not in kinds]
-    for kind, index, name, port, last in found:
-        link, address = (last, None) if kind == "ib" else (None, last)
-        speaker.devices.append(
-            {"kind": kind, "index": index, "name": name, "port": port, "link": link, "address": address}
-        )
-
-
-def _network(speaker: Speaker, match: re.Match) -> None:
-    loaded, chosen = match[1] or match[2], match[3]
-    if loaded or chosen not in _OWN_NETWORKS:
-        speaker.plugin = loaded or chosen
-    if chosen:
-        speaker.network = chosen
-
-
-def _init(speaker: Speaker, match: re.Match) -> None:
-    comm, rank, ranks = match[1], int(match[2]), int(match[3])
-    if match[4] == "START":
-        speaker.open_inits[comm] = (rank, ranks)
-        return
-    speaker.open_inits.pop(comm, None)
-    speaker.complete += 1
-    # The widest communicator tells the process's place best.
-    if speaker.ranks is None or ranks > speaker.ranks:
-        speaker.rank, speaker.ranks = rank, ranks
 
 
 def read_log(lines: Iterable[str]) -> NcclLog:

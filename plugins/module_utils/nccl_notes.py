@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .findings import Finding, finding
-from .nccl_log import NcclLog, Speaker, version_number
+from .nccl_log import NcclLog
+from .nccl_speaker import Speaker, version_number
 
 
 def judge(log: NcclLog, minimum: str | None = None, wanted: str | None = None) -> list[Finding]:

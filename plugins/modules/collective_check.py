@@ -127,7 +127,7 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import collective, collective_run, nccl_notes
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
-from ansible_collections.tandem.spark.plugins.module_utils.nccl_log import TRANSPORTS
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import TRANSPORTS
 
 ARGUMENTS = {
     "sizes": {"type": "list", "elements": "str", "default": list(collective.DEFAULT_SIZES)},

@@ -78,7 +78,7 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import loaded_nccl
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
-from ansible_collections.tandem.spark.plugins.module_utils.nccl_log import version_number
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
 
 
 def main() -> None:

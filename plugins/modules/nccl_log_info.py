@@ -105,6 +105,7 @@ findings:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import nccl_log, nccl_notes
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import TRANSPORTS, version_number
 
 
 def main() -> None:
@@ -113,14 +114,14 @@ def main() -> None:
             "path": {"type": "path"},
             "text": {"type": "str"},
             "minimum": {"type": "str"},
-            "transport": {"type": "str", "choices": list(nccl_log.TRANSPORTS)},
+            "transport": {"type": "str", "choices": list(TRANSPORTS)},
         },
         required_one_of=[("path", "text")],
         mutually_exclusive=[("path", "text")],
         supports_check_mode=True,
     )
     path, text, minimum = (module.params[name] for name in ("path", "text", "minimum"))
-    if minimum and not nccl_log.version_number(minimum):
+    if minimum and not version_number(minimum):
         module.fail_json(msg=f"minimum is {minimum!r}, wanted is a version such as 2.30.4.")
     try:
         log = nccl_log.read_log(text.splitlines() if path is None else nccl_log.lines_of(path))

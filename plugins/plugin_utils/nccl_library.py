@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
-from ansible_collections.tandem.spark.plugins.module_utils.nccl_log import version_number
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
 
 _PIN = re.compile(r"^(nvidia-nccl-\w+)==(\S+)", re.MULTILINE)
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible_collections.tandem.spark.plugins.filter.nccl import nccl_preload
 from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
-from ansible_collections.tandem.spark.plugins.module_utils.nccl_log import version_number
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
 from ansible_collections.tandem.spark.plugins.plugin_utils.nccl_library import locked, problems
 from ansible_collections.tandem.spark.plugins.plugin_utils.profile import ProfileError, load, names
 

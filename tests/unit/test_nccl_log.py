@@ -14,9 +14,9 @@ from ansible_collections.tandem.spark.plugins.module_utils.nccl_log import (
     MAX_ERRORS,
     lines_of,
     read_log,
-    version_number,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.nccl_notes import judge
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
 
 A, B = "spark-a:501:501 [0] NCCL INFO ", "spark-b:602:602 [0] NCCL INFO "
 VERSION = "NCCL version 2.30.7+cuda13.2"
