@@ -58,7 +58,7 @@ def _tell(what: str, gone, left, bound: float) -> None:
     now = time.time()
     for cache in gone:
         print(f"{what}: {cache.name}, {_gib(cache)}, used {_age(now - cache.used)} ago")
-    print(f"{what if gone else 'nothing ' + what}; {_total(left)} stay, at most {bound:g} GiB")
+    print(f"{'' if gone else f'nothing {what}; '}{_total(left)} stay, at most {bound:g} GiB")
     if sum(cache.bytes for cache in left) > bound * GIB:
         print(
             "warning: what stays is in use and larger than the bound. Raise tandem_cache_max_gib, or run site.yml "
