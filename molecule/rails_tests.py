@@ -263,3 +263,21 @@ def test_a_rebooted_node_has_its_rails_and_nothing_is_left_to_do():
     wait_for("the rails", lambda: rails() == before, 20)
     run = fabric()
     assert run.code == 0 and run.changed == dict.fromkeys(NODES, 0), run.text
+
+
+def test_addresses_that_a_factory_pair_has_are_taken_as_they_are():
+    """Link-local ones too, which is how the vendor sets a pair up; they last from then on. Ours are forgotten first."""
+    forget = """rm -f /etc/tandem/plan.json /etc/netplan/90-tandem* /etc/systemd/network/*tandem*
+rm -f /etc/NetworkManager/*/*tandem*"""
+    for number, node in enumerate(NODES, start=1):
+        shell(node, forget)
+        for rail, address in ((FIRST, f"169.254.7.{number}/16"), (SECOND, f"10.9.9.{number}/24")):
+            shell(node, f"ip -4 addr flush dev {rail}; ip addr add {address} dev {rail}")
+    run = fabric()
+    assert run.code == 0, run.text
+    assert [rail["address"] for rail in planned(NODES[1])] == ["169.254.7.2/16", "10.9.9.2/24"]
+    lab("reboot", NODES[1])
+    for rail, address in ((FIRST, "169.254.7.2/16"), (SECOND, "10.9.9.2/24")):
+        wait_for(address, lambda: address in shell(NODES[1], f"ip -4 addr show dev {rail}"), 20)  # noqa: B023
+    quiet = fabric()
+    assert quiet.code == 0 and quiet.changed == dict.fromkeys(NODES, 0), quiet.text

@@ -83,10 +83,32 @@ ENTRIES = {
     "plan.rail.lost": Entry(
         "error",
         "node",
-        "{netdev} was a rail of this group and has no carrier now",
+        "{netdev} was a rail of this group and {why} now",
         "Plug the cable in at both ends; `ethtool {netdev}` says more. To go on with fewer rails, name those that "
         "are left in tandem_fabric_rails",
         source=INVENTORY,
+    ),
+    "plan.rail.left_out": Entry(
+        "info",
+        "node",
+        "{netdev} is no rail: it {why}",
+        "Nothing, if that is meant; the rails can be named in tandem_fabric_rails",
+        source=INVENTORY,
+    ),
+    "plan.rail.taken": Entry(
+        "info",
+        "group",
+        "Rail {index} keeps the addresses that the ranks have already: {addresses}",
+        "Nothing, if they are meant; others can be given in tandem_fabric_rails",
+        source=INVENTORY,
+    ),
+    "plan.rail.twins": Entry(
+        "warning",
+        "group",
+        "Rails {first} and {second} have addresses of one subnet ({subnet}), so the kernel sends through one of "
+        "them only; each gets a subnet of its own",
+        "Take the old addresses out of the files that set them",
+        source="eugr/spark-vllm-docker#270",
     ),
     "plan.rail.unknown_netdev": Entry(
         "error",

@@ -20,7 +20,10 @@ PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 @dataclass(frozen=True)
 class Link:
-    """One network interface; None is unknown. speed_mbps is the link's own word, no measurement."""
+    """One network interface; None is unknown. speed_mbps is the link's own word, no measurement.
+
+    virtual_function: one that SR-IOV made of another function.
+    """
 
     name: str
     mac: str | None
@@ -30,6 +33,7 @@ class Link:
     speed_mbps: int | None
     addresses: tuple[str, ...]
     pci: str | None
+    virtual_function: bool
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,13 @@ class Management:
     reasons: tuple[str, ...]
 
 
-def _items(text: str) -> list[dict[str, Any]]:
+def items(text: str) -> list[dict[str, Any]]:
     """The objects of one `ip -j` output; none where it is no such output."""
     try:
-        items = json.loads(text)
+        read = json.loads(text)
     except ValueError:
         return []
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return [item for item in read if isinstance(item, dict)] if isinstance(read, list) else []
 
 
 def read_addresses(text: str) -> dict[str, tuple[IPv4Interface | IPv6Interface, ...]]:
@@ -57,7 +61,7 @@ def read_addresses(text: str) -> dict[str, tuple[IPv4Interface | IPv6Interface, 
             for entry in item.get("addr_info", ())
             if "local" in entry
         )
-        for item in _items(text)
+        for item in items(text)
         if "ifname" in item
     }
 
@@ -65,7 +69,7 @@ def read_addresses(text: str) -> dict[str, tuple[IPv4Interface | IPv6Interface, 
 def default_netdevs(*texts: str) -> list[str]:
     """Interfaces with a default route in any table, from `ip -j route show table all` of either family."""
     names: list[str] = []
-    for item in (item for text in texts for item in _items(text)):
+    for item in (item for text in texts for item in items(text)):
         if item.get("dst") in ("default", "0.0.0.0/0", "::/0"):
             names += [hop.get("dev") for hop in (item, *item.get("nexthops", ()))]
     return [name for name in dict.fromkeys(names) if name and name != "lo"]
@@ -73,7 +77,7 @@ def default_netdevs(*texts: str) -> list[str]:
 
 def route_netdev(text: str) -> str | None:
     """The interface in `ip -j route get ADDRESS`; None where there is no route or it stays in the machine."""
-    return next((item["dev"] for item in _items(text) if item.get("dev") not in (None, "lo")), None)
+    return next((item["dev"] for item in items(text) if item.get("dev") not in (None, "lo")), None)
 
 
 def pci_address(path: str) -> str | None:
@@ -113,6 +117,7 @@ def read_links(tree: Tree, addresses: Mapping[str, Iterable[IPv4Interface | IPv6
             speed_mbps=_speed_mbps(tree, name),
             addresses=tuple(map(str, addresses.get(name, ()))),
             pci=pci_address(tree.path("class/net", name, "device")),
+            virtual_function=os.path.exists(tree.path("class/net", name, "device/physfn")),
         )
         for name in tree.names("class/net")
         if os.path.isdir(tree.path("class/net", name))

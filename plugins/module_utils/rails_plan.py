@@ -8,13 +8,13 @@ A rail is one network interface of the fabric with one IPv4 address in a subnet 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network, ip_address
 from typing import Any
 
 from .findings import Finding, finding
+from .network import items
 
 PING_OVERHEAD = 28  # bytes of the IPv4 and ICMP headers
 MTUS = range(1280, 65536)  # the least that IPv6 needs, the most that an IPv4 packet has
@@ -85,7 +85,7 @@ class Difference:
         return finding(f"fabric.rail.{self.subject}", **values)
 
 
-def read_rails(items: Iterable[Mapping[str, Any]], mtu: int) -> list[Rail]:
+def read_rails(planned: Iterable[Mapping[str, Any]], mtu: int) -> list[Rail]:
     """Read the plan's rails; RailsError names every value that cannot be."""
     rails: list[Rail] = []
     problems: list[str] = []
@@ -93,7 +93,7 @@ def read_rails(items: Iterable[Mapping[str, Any]], mtu: int) -> list[Rail]:
         problems.append(
             f"{mtu} is no MTU of a rail, wanted {MTUS.start} to {MTUS.stop - 1} bytes: 9000 as a rule"
         )
-    for item in items:
+    for item in planned:
         netdev, address = (str(item.get(key) or "") for key in ("netdev", "address"))
         rail = Rail(netdev, address, mtu, tuple(item.get("peers") or ()))
         problems += _problems(rail, rails)
@@ -139,7 +139,7 @@ def _problems(rail: Rail, earlier: Sequence[Rail]) -> list[str]:
 def read_links(text: str) -> dict[str, Link]:
     """Read `ip -j address show`."""
     links = {}
-    for item in json.loads(text or "[]"):
+    for item in items(text):
         flags = item.get("flags", [])
         addresses = tuple(
             Address(f"{a['local']}/{a['prefixlen']}", a.get("scope") == "global" and not a.get("dynamic"))
@@ -160,7 +160,7 @@ def read_links(text: str) -> dict[str, Link]:
 
 def read_routes(text: str) -> list[Route]:
     """Read `ip -j -4 route show`; routes without an interface (blackhole, multipath) are left out."""
-    return [Route(item["dst"], item["dev"]) for item in json.loads(text or "[]") if "dev" in item]
+    return [Route(item["dst"], item["dev"]) for item in items(text) if "dev" in item]
 
 
 def differences(rails: Iterable[Rail], links: Mapping[str, Link]) -> list[Difference]:

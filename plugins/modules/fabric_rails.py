@@ -55,6 +55,9 @@ options:
       subnet:
         description: The subnet of the rail; not used here, the address has it.
         type: str
+      taken:
+        description: Whether the group had the address already; not used here.
+        type: bool
   mtu:
     description: The MTU of every rail, in bytes.
     type: int
@@ -80,7 +83,8 @@ options:
   backend:
     description:
       - Who writes the network of this node, as M(tandem.spark.node_info) finds it.
-      - V(netplan-networkd) and V(networkd) are known; with any other nothing is touched and the step fails.
+      - V(netplan-networkd), V(netplan-networkmanager), V(networkd) and V(networkmanager) are known; with any other
+        nothing is touched and the step fails.
     type: str
     required: true
 """
@@ -155,6 +159,7 @@ RAIL_SPEC = {
     "index": {"type": "int"},
     "hca": {"type": "str"},
     "subnet": {"type": "str"},
+    "taken": {"type": "bool"},
 }
 
 

@@ -12,10 +12,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from itertools import chain, combinations
 
 from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
+from ansible_collections.tandem.spark.plugins.plugin_utils import rails_found
 
 try:
     from netaddr import AddrFormatError, IPNetwork, IPSet, cidr_merge
@@ -37,12 +39,16 @@ class PlanError(Exception):
 
 @dataclass(frozen=True)
 class Rail:
-    """One rail of one rank. `address` is in CIDR form; None where the plan could not give one."""
+    """One rail of one rank. `address` is in CIDR form; None where the plan could not give one.
+
+    taken: the pair had it already, and not from this collection.
+    """
 
     index: int
     netdev: str
     hca: str | None
     address: IPNetwork | None
+    taken: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,14 +70,6 @@ class GroupPlan:
     findings: list[Finding] = field(default_factory=list)
 
 
-def _links(node: Mapping) -> dict[str, Mapping]:
-    return {link["name"]: link for link in node["network"]["links"]}
-
-
-def _management(node: Mapping) -> dict[str, list[str]]:
-    return {entry["name"]: entry["reasons"] for entry in node["network"]["management"]}
-
-
 def _hca_by_netdev(node: Mapping) -> dict[str, str]:
     return {
         port["netdev"]: device["name"] if len(device["ports"]) == 1 else f"{device['name']}:{port['port']}"
@@ -81,44 +79,9 @@ def _hca_by_netdev(node: Mapping) -> dict[str, str]:
     }
 
 
-def cabled(node: Mapping) -> list[str]:
-    """The netdevs of RDMA ports that have carrier and are no management interface, in PCI order.
-
-    PCI order, not name order: the first function of a cage is rail 0 on every box, whatever the names are.
-    """
-    links, management = _links(node), _management(node)
-    found = [
-        (device["pci"] or "~", port["netdev"])
-        for device in node["ibv"]["devices"]
-        for port in device["ports"]
-        if port["link_layer"] == "Ethernet"
-        and links.get(port["netdev"], {}).get("carrier")
-        and port["netdev"] not in management
-    ]
-    return [netdev for _pci, netdev in sorted(found)]
-
-
-def _in_force(node: Mapping) -> list[str]:
-    """The rails of the plan that the node has now; none on a machine that was never planned, or not by us."""
-    try:
-        netdevs = [rail["netdev"] for rail in node["plan"]["fabric"]["rails"]]
-    except (KeyError, TypeError):
-        return []
-    return [netdev for netdev in netdevs if netdev in _links(node)]
-
-
-def _found_rails(node: Mapping) -> list[str]:
-    """The rails of a node that nobody named: those with a cable, unless fewer have one than the plan in force needs.
-
-    A pulled cable must not renumber the rails that are left; a cable in another cage makes other rails, as many.
-    """
-    now, before = cabled(node), _in_force(node)
-    return before if len(now) < len(before) else now
-
-
 def _wanted_rails(rank: Rank) -> list[Mapping]:
     named = rank.variables.get("tandem_fabric_rails") or []
-    return named or [{"netdev": name} for name in (_found_rails(rank.node) if rank.node else [])]
+    return named or [{"netdev": name} for name in (rails_found.found(rank.node) if rank.node else [])]
 
 
 def _parse(address: str) -> IPNetwork:
@@ -162,6 +125,21 @@ def _given_addresses(ranks: list[Rank], plan: GroupPlan) -> dict[tuple[str, int]
                     )
                 )
     return given
+
+
+def _taken_addresses(
+    ranks: list[Rank], given: Mapping[tuple[str, int], IPNetwork], plan: GroupPlan
+) -> dict[tuple[str, int], IPNetwork]:
+    """The addresses that the pair has already, of rails for which nobody gave one."""
+    try:
+        supernet = ip_network(ranks[0].variables["tandem_fabric_supernet"])
+    except ValueError:
+        return {}  # told about where the subnets are planned
+    rails = {rank.host: [rail["netdev"] for rail in _wanted_rails(rank)] for rank in ranks}
+    found, notes = rails_found.taken({rank.host: rank.node for rank in ranks}, rails, supernet)
+    wished = {index for _host, index in given}
+    plan.findings += notes
+    return {key: IPNetwork(text) for key, text in found.items() if key[1] not in wished}
 
 
 def _plan_subnets(ranks: list[Rank], count: int, given: Mapping, plan: GroupPlan) -> None:
@@ -226,7 +204,7 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
         if rank.node and not wanted[rank.host]:
             links = ", ".join(
                 f"{n} ({'carrier' if link['carrier'] else 'no carrier'})"
-                for n, link in sorted(_links(rank.node).items())
+                for n, link in sorted(rails_found.links(rank.node).items())
                 if n != "lo"
             )
             plan.findings.append(finding("plan.rails.none", [rank.host], seen=links or "no interface at all"))
@@ -235,6 +213,8 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
         plan.findings.append(finding("plan.rails.count", list(seen), found=counts))
     count = max(seen.values(), default=0)
     given = _given_addresses(ranks, plan)
+    taken = _taken_addresses(ranks, given, plan)
+    given = {**given, **taken}
     _plan_subnets(ranks, count, given, plan)
     addresses = [
         _addresses(ranks, subnet, {host: address for (host, rail), address in given.items() if rail == index})
@@ -245,7 +225,13 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
         # A rank that this run does not look at still has its place in the plan: its peers must know its address.
         entries = wanted[rank.host] or ([{"netdev": ""}] * count if not rank.node else [])
         plan.rails[rank.host] = [
-            Rail(index, entry["netdev"], hcas.get(entry["netdev"]), addresses[index].get(rank.host))
+            Rail(
+                index,
+                entry["netdev"],
+                hcas.get(entry["netdev"]),
+                addresses[index].get(rank.host),
+                (rank.host, index) in taken,
+            )
             for index, entry in enumerate(entries)
             if index < len(plan.subnets)
         ]
@@ -254,16 +240,18 @@ def _plan_rails(ranks: list[Rank], plan: GroupPlan) -> None:
 def _check_cables(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
     for rank in ranks:
         if rank.node and not rank.variables.get("tandem_fabric_rails"):
+            functions = rails_found.functions(rank.node)
+            yield from rails_found.left_out(rank.host, rank.node, [r.netdev for r in plan.rails[rank.host]])
             for netdev in (rail.netdev for rail in plan.rails[rank.host]):
-                if netdev not in cabled(rank.node):
-                    yield finding("plan.rail.lost", [rank.host], netdev=netdev)
+                if why := functions.get(netdev):
+                    yield finding("plan.rail.lost", [rank.host], netdev=netdev, why=why)
 
 
 def _check_interfaces(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
     for rank in ranks:
         if not rank.node:
             continue
-        known, management = set(_links(rank.node)) - {"lo"}, _management(rank.node)
+        known, management = set(rails_found.links(rank.node)) - {"lo"}, rails_found.management(rank.node)
         counts = Counter(rail.netdev for rail in plan.rails[rank.host])
         for netdev in (netdev for netdev, count in counts.items() if count > 1):
             yield finding("plan.rail.named_twice", [rank.host], netdev=netdev)
@@ -333,10 +321,10 @@ def _check_subnets(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
         if not rank.node:
             continue
         rails = {rail.netdev for rail in plan.rails[rank.host]}
-        management = _management(rank.node)
+        management = rails_found.management(rank.node)
         networks = [
             (name, IPNetwork(address).cidr)
-            for name, link in _links(rank.node).items()
+            for name, link in rails_found.links(rank.node).items()
             if name != "lo" and (name not in rails or name in management)
             for address in link["addresses"]
             if ":" not in address
@@ -490,6 +478,7 @@ def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profil
                     "index": rail.index,
                     "netdev": rail.netdev,
                     "hca": rail.hca,
+                    "taken": rail.taken,
                     "address": str(rail.address),
                     "subnet": str(plan.subnets[rail.index]),
                     "peers": peers(rail.index),

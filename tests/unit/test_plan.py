@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.tandem.spark.plugins.plugin_utils.plan import Rank, cabled, node_plan, plan_group
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import Rank, node_plan, plan_group
+from ansible_collections.tandem.spark.plugins.plugin_utils.rails_found import cabled
 
 PROFILE = {
     "name": "p",
@@ -64,7 +65,8 @@ def ranks(*nodes, **variables):
 
 
 def ids(plan):
-    return sorted(finding.id for finding in plan.findings)
+    """What is wrong; what is only told has tests of its own."""
+    return sorted(finding.id for finding in plan.findings if finding.severity != "info")
 
 
 def addresses(plan):
@@ -115,6 +117,7 @@ def test_what_a_node_is_told():
         "index": 1,
         "netdev": "enP2p1s0f0np0",
         "hca": "roce1",
+        "taken": False,
         "address": "192.168.177.10/29",
         "subnet": "192.168.177.8/29",
         "peers": ["192.168.177.9"],
@@ -339,3 +342,27 @@ def test_the_nodes_are_not_changed_by_planning():
     before = copy.deepcopy([rank.node for rank in pair])
     plan_group("tandem", pair, PROFILE)
     assert [rank.node for rank in pair] == before
+
+
+def test_addresses_of_the_pair_are_kept_and_the_other_rail_is_planned():
+    pair = ranks()
+    for rank, text in zip(pair, ("169.254.7.1/16", "169.254.9.9/16"), strict=True):
+        rank.node["network"]["links"][2]["addresses"] = [text]
+    plan = plan_group("tandem", pair, PROFILE)
+    assert ids(plan) == [] and [each.id for each in plan.findings] == ["plan.rail.taken"]
+    assert addresses(plan) == {
+        "spark-a": ["169.254.7.1/16", "192.168.177.1/29"],
+        "spark-b": ["169.254.9.9/16", "192.168.177.2/29"],
+    }
+    told = node_plan("tandem", pair, pair[0], plan, PROFILE)["fabric"]["rails"]
+    assert [each["taken"] for each in told] == [True, False]
+
+
+def test_an_address_that_was_given_is_not_taken():
+    pair = ranks()
+    for rank, text in zip(pair, ("10.1.0.1/24", "10.1.0.2/24"), strict=True):
+        rank.node["network"]["links"][2]["addresses"] = [text]
+    rails = [rail(address="10.2.0.1/24"), rail("enP2p1s0f0np0")]
+    pair[0] = Rank(0, "spark-a", {**VARIABLES, "tandem_fabric_rails": rails}, pair[0].node)
+    plan = plan_group("tandem", pair, PROFILE)
+    assert [each[0] for each in addresses(plan).values()] == ["10.2.0.1/24", "10.2.0.2/24"]
