@@ -8,7 +8,7 @@ from __future__ import annotations
 from .kernel_files import Tree
 
 # What Triton, TileLang, DeepGEMM, FlashInfer and torch run to make kernels for the GPU.
-NAMES = frozenset(("nvcc", "cicc", "ptxas", "ninja", "cudafe++", "fatbinary", "nvlink"))
+NAMES = frozenset(("nvcc", "cicc", "ptxas", "ninja", "cudafe++", "fatbinary", "nvlink", "cc1plus"))
 
 
 def at_work(root: str = "/proc") -> dict[int, str]:

@@ -52,13 +52,10 @@ class Release:
         texts = {**self.content, "manifest.json": self.manifest}
         return [
             *({"path": folder, "state": "directory", "mode": "0755", **home} for folder in folders),
-            {
-                "path": self.cache,
-                "state": "directory",
-                "mode": "0750",
-                "owner": self.user,
-                "group": self.user,
-            },
+            *(
+                {"path": path, "state": "directory", "mode": "0750", "owner": self.user, "group": self.user}
+                for path in (self.cache, f"{self.cache}/inductor")
+            ),
             {"path": f"{root}/runtime", "state": "link", "target": self.runtime},
             *(
                 {"path": f"{root}/{name}", "content": text, "mode": "0644", **home}

@@ -108,7 +108,16 @@ def test_the_digest_stands_for_content_engine_and_weights():
 def test_a_release_is_whole_when_its_manifest_is_there():
     files = RELEASE.files()
     paths = [each["path"].removeprefix(f"/opt/tandem/releases/{RELEASE.digest}") for each in files]
-    assert paths == ["", "/units", "/cache", "/runtime", "/engine.yaml", "/units/x.service", "/manifest.json"]
+    assert paths == [
+        "",
+        "/units",
+        "/cache",
+        "/cache/inductor",
+        "/runtime",
+        "/engine.yaml",
+        "/units/x.service",
+        "/manifest.json",
+    ]
     assert json.loads(files[-1]["content"])["digest"] == RELEASE.digest
 
 
