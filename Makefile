@@ -45,7 +45,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule docs
+.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails docs
 test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
 	@echo "make test: all of it passed, nothing was skipped"
 
@@ -84,5 +84,11 @@ molecule: env ## the whole deployment on two nodes: check, converge, idempotence
 	@$(LAB_PY) check
 	molecule test --scenario-name default
 
+rails: env ## the rails alone, on nodes whose network networkd or NetworkManager writes (root)
+	@$(LAB_PY) check
+	molecule test --scenario-name rails_networkd
+	molecule test --scenario-name rails_networkmanager
+	LAB_NETWORK=networkmanager molecule test --scenario-name rails_networkmanager
+
 test-all: export TANDEM_TESTS := long or not long
-test-all: test ## the same with the tests that take long (root, for the lab)
+test-all: test rails ## the same with the tests that take long (root, for the lab)
