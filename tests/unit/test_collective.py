@@ -22,6 +22,8 @@ from ansible_collections.tandem.spark.plugins.module_utils.collective import (
     result_in,
     sizes_of,
 )
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_log import read_log
+from ansible_collections.tandem.spark.plugins.modules import collective_check
 
 GIB = collective.GIB
 WISH = collective_run.Wish((8, 4096), 2, "gloo", "tandem", 60, 300)
@@ -251,6 +253,39 @@ def test_free_memory(tmp_path, meminfo, available):
 )
 def test_what_must_have_carried_it(rails, backend, transport):
     assert collective_run.wanted_transport({"fabric": {"rails": rails}}, backend) == transport
+
+
+PLAN = {"ranks": 2, "rank": 0, "fabric": {"rails": [{"hca": "rocep1s0f0"}]}}
+IB_LINES = [
+    "spark-a:1:1 [0] NCCL INFO NCCL version 2.30.7+cuda13.2",
+    "spark-a:1:1 [0] NCCL INFO NET/IB : Using [0]rocep1s0f0:1/RoCE [RO]; OOB enp1s0f0np0:192.168.177.1<0>",
+    "spark-a:1:1 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0",
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "transport", "ok", "expected"),
+    [
+        (IB_LINES, {}, "ib", True, []),
+        (IB_LINES, {"minimum": "2.30.8"}, "ib", False, ["nccl.version.old"]),
+        (IB_LINES, {"min_busbw_gbps": 175.0}, "ib", False, ["collective.slow"]),
+        (IB_LINES[:2], {}, "none", False, ["nccl.transport.other", "nccl.transport.unseen"]),
+        (IB_LINES, {"transport": "socket"}, "ib", False, ["nccl.transport.other"]),
+        ([], {"backend": "gloo"}, "socket", True, []),
+    ],
+)
+def test_what_the_module_returns(monkeypatch, lines, options, transport, ok, expected):
+    monkeypatch.setattr(collective_run, "measure", lambda plan, wish: (RESULT, read_log(lines)))
+    defaults = {name: spec.get("default") for name, spec in collective_check.ARGUMENTS.items()}
+    told = collective_check.measured({**defaults, **options}, PLAN)
+    assert set(told) == set(collective_check.NOTHING)
+    assert (told["transport"], told["ok"], [note["id"] for note in told["findings"]]) == (
+        transport,
+        ok,
+        expected,
+    )
+    assert told["points"][0] == {"bytes": 8, "latency_us": 25.0, "busbw_gbps": 0.003}
+    assert told["nccl"] == ("2.30.7" if lines else None)
 
 
 @pytest.mark.parametrize(
