@@ -57,8 +57,11 @@ class Proof:
 
     @property
     def conclusion(self) -> Conclusion:
-        said = "; ".join(f"{each.name}: {each.conclusion.reason}" for each in self.rounds)
-        return Conclusion(self.rounds[-1].conclusion.outcome, said)
+        """What all rounds prove, or else what the last one says."""
+        last = self.rounds[-1]
+        told = self.rounds if last.conclusion.outcome == "proven" else (last,)
+        said = "; ".join(f"{each.name}: {each.conclusion.reason}" for each in told)
+        return Conclusion(last.conclusion.outcome, said)
 
     @property
     def cases(self) -> list[dict[str, Any]]:
