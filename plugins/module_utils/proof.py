@@ -153,18 +153,19 @@ def conclude_draft(figures: Mapping[str, Any], min_acceptance: float) -> Conclus
         return Conclusion(
             "unproven", "the engine was started anew while it was asked, so its counters began anew"
         )
-    counted = {DRAFTS: drafts, DRAFTED: drafted, ACCEPTED: accepted, GENERATED: figures["generation_tokens"]}
+    counted = {DRAFTS: drafts, DRAFTED: drafted, ACCEPTED: accepted}
     missing = [name for name, count in counted.items() if count is None]
     if missing:
         return Conclusion("unproven", f"/metrics has no {' and no '.join(missing)}")
-    if not counted[GENERATED]:
-        return Conclusion(
-            "unproven", f"{GENERATED} did not move, so these are not the counters of what answered"
-        )
     if not drafts or not drafted:
+        generated = figures["generation_tokens"]
+        if not generated:
+            return Conclusion(
+                "unproven", f"{GENERATED} did not move, so these are not the counters of what answered"
+            )
         return Conclusion(
             "rejected",
-            f"nothing was drafted in {counted[GENERATED]} generated tokens: {DRAFTS} grew by {drafts}, "
+            f"nothing was drafted in {generated} generated tokens: {DRAFTS} grew by {drafts}, "
             f"{DRAFTED} by {drafted}",
         )
     share = f"{accepted} of {drafted} drafted tokens accepted in {drafts} drafts"

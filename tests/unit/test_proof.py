@@ -202,7 +202,9 @@ def figures(drafts, drafted, accepted, generated=200, reset=False):
         (figures(30, 150, 60, reset=True), "unproven", "started anew"),
         (figures(None, None, None), "unproven", "/metrics has no vllm:spec_decode_num_drafts_total and no vllm:spec"),
         (figures(30, 150, None), "unproven", "no vllm:spec_decode_num_accepted_tokens_total"),
-        (figures(None, None, None, generated=None), "unproven", "no vllm:generation_tokens_total"),
+        (figures(None, None, None, generated=None), "unproven", "/metrics has no vllm:spec_decode_num_drafts_total"),
+        (figures(0, 0, 0, generated=None), "unproven", "vllm:generation_tokens_total did not move"),
+        (figures(30, 150, 60, generated=None), "proven", "acceptance 0.400"),
     ],
 )  # fmt: skip
 def test_what_the_counters_prove(counted, outcome, said):
