@@ -43,7 +43,7 @@ def _about(speaker: Speaker) -> Iterator[Finding]:
     if speaker.open_inits and speaker.plugin and not speaker.complete:
         yield finding("nccl.plugin.stuck", plugin=speaker.plugin, evidence=evidence)
     elif speaker.open_inits:
-        rank, ranks = next(iter(speaker.open_inits.values()))
+        rank, ranks = list(speaker.open_inits.values())[0]
         yield finding("nccl.init.unfinished", rank=rank, ranks=ranks, evidence=evidence)
     listed = [each for each in speaker.devices if each["kind"] == "ib"]
     unused = [each["name"] for each in listed if not speaker.channels["ib", each["index"]]]
