@@ -6,7 +6,8 @@
 A file in /run/netplan hides its namesake in /etc/netplan, which is how a change is staged.
 `netplan generate` writes the files of every interface anew, and networkd takes a new file for a changed one:
 at the next reload the management interface would lose a DHCP lease for a second (field case 040). So the
-generator works in a scratch root, and only the rails' files are taken over from there.
+generator works in a scratch root, and only the rails' files are taken over from there. It is called by itself:
+since netplan 1.0 its command line has systemd reload as well, which generates everything in place.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ FILE = "90-tandem-fabric.yaml"
 STAGED = f"/run/netplan/{FILE}"
 PERSISTENT = f"/etc/netplan/{FILE}"
 FOLDERS = ("/etc/netplan", "/run/netplan", "/usr/lib/netplan")
+# Newest first; netplan 1.2 split what writes for networkd and NetworkManager off the generator.
+GENERATORS = ("/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate", "/usr/lib/netplan/generate")
 NETWORKD_DIR = "/run/systemd/network"
 
 MERGED = "addresses of both files are merged"
@@ -91,29 +94,38 @@ def load(host: Host, netdevs: Sequence[str], wrote: bool) -> bool:
 renew, in_use, restore = rails_networkd.renew, rails_networkd.in_use, rails_networkd.restore
 
 
-def take_over(host: Host, patterns: Iterable[str]) -> list[str]:
-    """Make the generated files of these patterns those of a scratch root; the paths of those that changed."""
+def take_over(host: Host, patterns: Sequence[str]) -> list[str]:
+    """Make the generated files of these patterns those of a scratch root; the paths of those that changed.
+
+    Somebody may have generated them in place meanwhile: they are compared with what was there before.
+    """
+    before = {path: host.read(path) for pattern in patterns for path in host.find(pattern)}
     with tempfile.TemporaryDirectory(prefix="netplan-", dir=host.path(STATE_DIR)) as scratch:
         os.makedirs(f"{scratch}/usr/lib")
         os.symlink("usr/lib", f"{scratch}/lib")
         for path in _files(host):
             os.makedirs(os.path.dirname(scratch + path), exist_ok=True)
             shutil.copy(host.path(path), scratch + path)
-        host.run(["netplan", "generate", "--root-dir", scratch])
+        host.run([*_generator(host), "--root-dir", scratch])
         made = Host(scratch)
         paths = sorted({path for pattern in patterns for path in (*host.find(pattern), *made.find(pattern))})
-        return [path for path in paths if _take_over(host, made, path)]
+        for path in paths:
+            _take_over(host, made, path)
+        return [path for path in sorted({*before, *paths}) if before.get(path) != host.read(path)]
 
 
-def _take_over(host: Host, made: Host, path: str) -> bool:
+def _generator(host: Host) -> list[str]:
+    found = [path for path in GENERATORS if host.find(path)]
+    return found[:1] or ["netplan", "generate"]
+
+
+def _take_over(host: Host, made: Host, path: str) -> None:
     source = made.path(path)
     if not os.path.exists(source):
-        return host.write(path, None)
-    if made.read(path) == host.read(path):
-        return False
-    host.write(path, made.read(path), mode=os.stat(source).st_mode & 0o777)
-    os.chown(host.path(path), os.stat(source).st_uid, os.stat(source).st_gid)
-    return True
+        host.write(path, None)
+    elif made.read(path) != host.read(path):
+        host.write(path, made.read(path), mode=os.stat(source).st_mode & 0o777)
+        os.chown(host.path(path), os.stat(source).st_uid, os.stat(source).st_gid)
 
 
 def _files(host: Host) -> list[str]:

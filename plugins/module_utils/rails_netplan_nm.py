@@ -80,7 +80,8 @@ def _profiles(host: Host, netdevs: Iterable[str]) -> dict[str, str]:
 
 def renew(host: Host, netdevs: Sequence[str]) -> None:
     """Have these rails configured anew, from files that are right."""
-    rails_nm.use(host, _profiles(host, netdevs))
+    profiles = _profiles(host, netdevs)
+    rails_nm.take_up(host, list(profiles.values()), profiles)
 
 
 in_use, restore = rails_nm.in_use, rails_nm.restore

@@ -120,23 +120,18 @@ def _profiles(host: Host, netdevs: Iterable[str]) -> dict[str, str]:
 
 def renew(host: Host, netdevs: Sequence[str]) -> None:
     """Have these rails configured anew, from files that are right."""
-    use(host, _profiles(host, netdevs))
+    profiles = _profiles(host, netdevs)
+    take_up(host, list(profiles.values()), profiles)
 
 
 def take_up(host: Host, paths: Sequence[str], profiles: Mapping[str, str]) -> None:
-    """Read these files again, those that are gone too, and use these profiles (interface -> path).
+    """Read these files again, those that are gone too, and have each interface use its profile (path).
 
-    Not `nmcli connection reload`: that would read everybody's files.
+    Not `nmcli connection reload`: that would read everybody's files. Where an interface uses the profile already,
+    its standing addresses stay; one that the profile does not have goes in any case.
     """
-    host.run(["nmcli", "connection", "load", *paths])
-    use(host, profiles)
-
-
-def use(host: Host, profiles: Mapping[str, str]) -> None:
-    """Have each interface use its profile. Where it does already, standing addresses stay.
-
-    An address that the profile does not have goes in any case, and a loaded profile is not used by itself.
-    """
+    if paths:
+        host.run(["nmcli", "connection", "load", *paths])
     known = {path: profile for profile, path in _query(host, "UUID,FILENAME", "connection", "show")}
     active = in_use(host, profiles)
     for netdev, path in profiles.items():

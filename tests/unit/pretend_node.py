@@ -38,6 +38,7 @@ class PretendNode(Host):
         self.refuses_mtu: set[str] = set()
         self.answers = lambda netdev, peer, size: True
         self.clock = 0.0
+        self.generates_in_place = False  # as netplan's command line does since 1.0, through systemd
         self.manager = PretendManager(self)
         self.put(rails.AGENT, "#!/bin/sh\n")
 
@@ -93,8 +94,10 @@ class PretendNode(Host):
 
     def run(self, argv, must: bool = True, timeout_s: float = 60) -> str:
         self.commands.append(list(argv))
-        if argv[:2] == ["netplan", "generate"]:
+        if "--root-dir" in argv:
             self._generate(argv[argv.index("--root-dir") + 1])
+            if self.generates_in_place:
+                self._generate(self.root)
         elif argv[:2] == ["networkctl", "reload"]:
             self._networkd()
         elif argv[:2] == ["networkctl", "reconfigure"]:

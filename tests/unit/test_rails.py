@@ -189,6 +189,26 @@ def test_only_the_rails_files_of_netplan_are_taken_over(node, backend, made):
     assert node.said("netplan", "apply") == []
 
 
+@pytest.mark.parametrize("backend", NETPLAN, ids=lambda backend: backend.NAME)
+def test_files_that_were_generated_in_place_are_used_too(node, backend):
+    node.generates_in_place = True
+    make(node, backend)
+    assert live(node) == (9000, [A.address])
+    assert rails.revert(node, unconfirmed_only=False)
+    assert live(node) == (1500, []) and own_paths(node) == []
+
+
+@pytest.mark.parametrize("there", ["configure", "generate", None])
+def test_netplans_generator_is_called_by_itself_where_it_is_known(node, there):
+    path = f"/usr/libexec/netplan/{there}"
+    if there:
+        node.put("/usr/libexec/netplan/generate", "")
+        node.put(path, "")
+    make(node, rails_netplan)
+    called = [command[:-2] for command in node.commands if "--root-dir" in command]
+    assert called and called == [[path] if there else ["netplan", "generate"]] * len(called)
+
+
 FOREIGN = "/etc/netplan/40-cx7.yaml"
 FOREIGN_TEXT = f"network: {{ethernets: {{{A.netdev}: {{addresses: [192.168.100.10/24]}}}}}}\n"
 
