@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from running import Running, another_release, history, released
 
@@ -85,6 +87,30 @@ def test_a_first_install_of_a_bad_release_ends_stopped():
             shell(
                 node, "rm -rf /var/lib/tandem/proofs && mv /root/aside/* /var/lib/tandem && rmdir /root/aside"
             )
+
+
+@pytest.mark.long
+def test_another_boot_wants_another_proof_and_one_that_fails_flips_nothing():
+    """As after an upgrade of kernel or driver: the release is the same, what it runs on is not."""
+    before = {node: released(node) for node in NODES}
+    other = "sed 's/$/ tandem.rehearsal=1/' /proc/cmdline > /run/cmdline && mount --bind /run/cmdline /proc/cmdline"
+    for node in NODES:
+        shell(node, other)
+    try:
+        # What the proof asks for is not of the release's content, so this is the same release, with a draft too good.
+        demanding = {"tandem_profile_overrides": {"proof": {"draft": {"min_acceptance": 0.99}}}}
+        run = site("-e", json.dumps(demanding))
+        said = " ".join(run.text.split())
+        assert run.code != 0
+        assert "What runs could not be proved" in said, run.text
+        assert f"On {NODES[0]} this very release was proven with other boot options" in said, run.text
+        assert "All ranks are stopped and nothing serves" in said
+        assert {node: released(node) for node in NODES} == before
+        refused = site("-e", json.dumps(demanding))
+        assert refused.code != 0 and "was rejected before" in refused.text, refused.text
+    finally:
+        for node in NODES:
+            shell(node, "umount /proc/cmdline")
 
 
 def test_the_pair_is_brought_back_to_what_the_inventory_wants():
