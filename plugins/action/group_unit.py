@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
         args = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
         ranks, release = args["ranks"], args["release"]
         others = {host: OtherHost(self, host, task_vars["hostvars"]) for host in ranks}
-        result.update(changed=False, began=time.time(), seconds={}, diff=[])
+        result.update(changed=False, began=time.time(), seconds={}, diff=[], warnings=[])
         trouble: list[str] = []
         for state, host in steps(ranks, args["state"], release):
             wanted = {"unit": ranks[host], "state": state, "release": release}
@@ -48,6 +48,7 @@ class ActionModule(ActionBase):
                     continue  # the other ranks shall not run on without this one
                 break
             result["changed"] |= done["changed"]
+            result["warnings"] += [f"{host}: {warning}" for warning in done.get("warnings", [])]
             result["seconds"][state] = round(result["seconds"].get(state, 0) + done["seconds"], 2)
             if done.get("diff"):
                 result["diff"].append(

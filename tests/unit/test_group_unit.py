@@ -65,7 +65,9 @@ def act(monkeypatch):
 
 
 def test_what_is_done_is_told_with_its_time(act):
-    result, _asked, said = act("restarted", {"stopped c": {"changed": False, "seconds": 0.0}})
+    warned = {"switched b": {**DONE, "warnings": ["the caches could not be bounded"]}}
+    result, _asked, said = act("restarted", {"stopped c": {"changed": False, "seconds": 0.0}, **warned})
+    assert result["warnings"] == ["b: the caches could not be bounded"]
     assert result["changed"] and not result.get("failed")
     assert result["seconds"] == {"stopped": 3.0, "switched": 4.5, "started": 4.5}
     assert said[:3] == ["a: stopped (1.5 s)", "b: stopped (1.5 s)", "a: switched to release new (1.5 s)"]
