@@ -7,12 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_info
-short_description: Which NCCL the processes of a node really have in memory
+short_description: Which NCCL the processes of a node really have in memory, and what carries its traffic
 version_added: "0.1.0"
 author: tandem.spark contributors (@tandem-spark)
 description:
   - Reads the memory maps of processes, since neither the environment nor torch tells which library is loaded.
     C(LD_PRELOAD) with a wrong path is ignored without an error, and torch reports the version that it was built for.
+  - With O(transport) reads what NCCL said in the journal of the unit's newest start, as M(tandem.spark.nccl_log_info)
+    does. NCCL tells its channels only with C(NCCL_DEBUG=INFO).
   - What could not be read is null and never counts as good.
 extends_documentation_fragment: tandem.spark.changes_nothing
 options:
@@ -26,6 +28,10 @@ options:
   minimum:
     description: The oldest version that will do; an older one is a finding.
     type: str
+  transport:
+    description: The one transport that will do for the processes of O(unit); another one is a finding.
+    type: str
+    choices: [ib, socket, shm, p2p]
   root:
     description: Where the node's file system is seen.
     type: path
@@ -37,6 +43,7 @@ EXAMPLES = r"""
   tandem.spark.nccl_info:
     unit: tandem-head.service
     minimum: 2.30.4
+    transport: ib
   register: nccl
 
 - name: Compare the ranks
@@ -65,6 +72,11 @@ versions:
   type: list
   elements: str
   sample: [2.30.7]
+log:
+  description: What NCCL said since the unit's newest start. Null without O(transport).
+  returned: always
+  type: dict
+  sample: {version: 2.30.7, transport: ib, gdr: false}
 findings:
   description: What an operator should know, with the remedy.
   returned: always
@@ -76,7 +88,13 @@ findings:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import loaded_nccl
+from ansible_collections.tandem.spark.plugins.module_utils import (
+    engine_state,
+    engine_watch,
+    loaded_nccl,
+    nccl_log,
+    nccl_notes,
+)
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
 from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
 
@@ -87,8 +105,10 @@ def main() -> None:
             "unit": {"type": "str"},
             "pids": {"type": "list", "elements": "int"},
             "minimum": {"type": "str"},
+            "transport": {"type": "str", "choices": ["ib", "socket", "shm", "p2p"]},
             "root": {"type": "path", "default": "/"},
         },
+        required_by={"transport": "unit"},
         mutually_exclusive=[("unit", "pids")],
         supports_check_mode=True,
     )
@@ -97,10 +117,16 @@ def main() -> None:
         module.fail_json(msg=f"minimum is {minimum!r}, wanted is a version such as 2.30.4.")
     seen = loaded_nccl.look(root, unit, pids)
     notes = loaded_nccl.judge(seen, minimum)
+    said = None
+    if module.params["transport"]:
+        started = engine_state.units((unit,)).get(unit, {}).get("invocation_id")
+        said = nccl_log.read_log(engine_watch.journal_of(started))
+        notes += nccl_notes.judge(said, minimum, module.params["transport"])
     module.exit_json(
         changed=False,
         processes=[asdict(process) for process in seen.processes],
         versions=seen.versions,
+        log=said.as_dict() if said else None,
         findings=[note.as_dict() for note in worst_first(notes)],
     )
 
