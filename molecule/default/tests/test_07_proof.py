@@ -17,7 +17,12 @@ def last_line(node: str) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("defect", "verdict"), [("count", "degenerate"), ("loop", "degenerate"), ("wrong", "wrong")]
+    ("defect", "verdict"),
+    [
+        ("count", "degenerate"),
+        pytest.param("loop", "degenerate", marks=pytest.mark.long),
+        ("wrong", "wrong"),
+    ],
 )
 def test_a_defective_checkpoint_is_refused(defect, verdict):
     before = [shell(node, "readlink /opt/tandem/current; cat /var/lib/tandem/applied") for node in NODES]

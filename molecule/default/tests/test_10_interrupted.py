@@ -113,6 +113,7 @@ def test_another_boot_wants_another_proof_and_one_that_fails_flips_nothing():
             shell(node, "umount /proc/cmdline")
 
 
+@pytest.mark.long
 def test_the_pair_is_brought_back_to_what_the_inventory_wants():
     run = site()
     assert run.code == 0 and "391" in ask(), run.text
