@@ -44,6 +44,13 @@ address1={address}/24,{gateway}
 [ipv6]
 method=link-local
 """
+# The one that does not write the network must not be waited for either.
+NETWORKD_UNITS = (
+    "systemd-networkd.service",
+    "systemd-networkd.socket",
+    "systemd-networkd-wait-online.service",
+)
+NETWORKMANAGER_UNITS = ("NetworkManager.service", "NetworkManager-wait-online.service")
 # network -> path and text of its configuration
 FILES = {
     "netplan-networkd": ("etc/netplan/50-management.yaml", NETPLAN.replace("{renderer}", "networkd")),
@@ -66,9 +73,7 @@ def configure(node: Node, network: str, root: Path) -> None:
     if "netplan" not in network:
         hide(root / "usr/sbin/netplan")
     managed = "networkmanager" in network
-    for unit in (
-        ["systemd-networkd.service", "systemd-networkd.socket"] if managed else ["NetworkManager.service"]
-    ):
+    for unit in NETWORKD_UNITS if managed else NETWORKMANAGER_UNITS:
         mask = root / "etc/systemd/system" / unit
         mask.parent.mkdir(parents=True, exist_ok=True)
         mask.symlink_to("/dev/null")
