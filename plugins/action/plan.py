@@ -15,7 +15,8 @@ from ansible_collections.tandem.spark.plugins.module_utils.findings import Findi
 from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
 from ansible_collections.tandem.spark.plugins.plugin_utils import variables
-from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, Rank, node_plan, plan_group
+from ansible_collections.tandem.spark.plugins.plugin_utils.group import Rank
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, node_plan, plan_group
 from ansible_collections.tandem.spark.plugins.plugin_utils.report import report
 
 ROLES = Path(__file__).parents[2] / "roles"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from ansible_collections.tandem.spark.plugins.plugin_utils.plan import Rank, node_plan, plan_group
+from ansible_collections.tandem.spark.plugins.plugin_utils.group import Rank
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import node_plan, plan_group
 from ansible_collections.tandem.spark.plugins.plugin_utils.rails_found import cabled
 
 PROFILE = {

@@ -1,0 +1,217 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of a group cannot be as the inventory asks: ranks, machines, cables, addresses, ports (controller only)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
+from ansible_collections.tandem.spark.plugins.plugin_utils import rails_found
+from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
+from ansible_collections.tandem.spark.plugins.plugin_utils.rails_planned import overlap
+from netaddr import IPNetwork, cidr_merge
+
+FREE_SUPERNETS = ("192.168.177.0/24", "172.31.177.0/24", "10.177.177.0/24")
+
+
+def check(group: str, ranks: list[Rank], plan: GroupPlan, profile: Mapping) -> Iterator[Finding]:
+    """Everything that is wrong: every check runs, whatever another one found."""
+    yield from _check_ranks(group, ranks, profile)
+    yield from _check_machines(ranks, profile)
+    yield from _check_cables(ranks, plan)
+    yield from _check_interfaces(ranks, plan)
+    yield from _check_addresses(ranks, plan)
+    yield from _check_subnets(ranks, plan)
+    yield from _check_ports(ranks)
+    yield from _check_gpus(ranks, profile)
+
+
+def _check_cables(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for rank in ranks:
+        if rank.node and not rank.variables.get("tandem_fabric_rails"):
+            functions = rails_found.functions(rank.node)
+            yield from rails_found.left_out(rank.host, rank.node, [r.netdev for r in plan.rails[rank.host]])
+            for netdev in (rail.netdev for rail in plan.rails[rank.host]):
+                if why := functions.get(netdev):
+                    yield finding("plan.rail.lost", [rank.host], netdev=netdev, why=why)
+
+
+def _check_interfaces(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for rank in ranks:
+        if not rank.node:
+            continue
+        known, management = set(rails_found.links(rank.node)) - {"lo"}, rails_found.management(rank.node)
+        counts = Counter(rail.netdev for rail in plan.rails[rank.host])
+        for netdev in (netdev for netdev, count in counts.items() if count > 1):
+            yield finding("plan.rail.named_twice", [rank.host], netdev=netdev)
+        for rail in plan.rails[rank.host]:
+            if rail.netdev not in known:
+                yield finding(
+                    "plan.rail.unknown_netdev",
+                    [rank.host],
+                    netdev=rail.netdev,
+                    known=", ".join(sorted(known)),
+                )
+            if rail.netdev in management:
+                yield finding(
+                    "plan.rail.management",
+                    [rank.host],
+                    netdev=rail.netdev,
+                    reasons=", ".join(management[rail.netdev]),
+                )
+
+
+def _check_addresses(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for rank in ranks:
+        for rail in plan.rails[rank.host]:
+            subnet = plan.subnets[rail.index]
+            if rail.address is None:
+                yield finding(
+                    "plan.rail.full", [rank.host], index=rail.index, subnet=subnet, ranks=len(ranks)
+                )
+            elif rail.address.cidr != subnet:
+                yield finding(
+                    "plan.rail.outside_subnet",
+                    [rank.host],
+                    address=str(rail.address),
+                    index=rail.index,
+                    netdev=rail.netdev,
+                    subnet=subnet,
+                )
+    owners = Counter(rail.address.ip for rails in plan.rails.values() for rail in rails if rail.address)
+    for address in sorted(address for address, count in owners.items() if count > 1):
+        hosts = [
+            h
+            for h, rails in plan.rails.items()
+            for rail in rails
+            if rail.address and rail.address.ip == address
+        ]
+        yield finding("plan.rail.address_twice", hosts, address=address)
+
+
+def _free_supernet(networks: list[IPNetwork]) -> str:
+    free = (each for each in FREE_SUPERNETS if not any(overlap(IPNetwork(each), taken) for taken in networks))
+    return next(free, "one of your own")
+
+
+def _check_subnets(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
+    for (first, one), (second, other) in combinations(enumerate(plan.subnets), 2):
+        if overlap(one, other):
+            yield finding(
+                "plan.rail.one_subnet", first=first, second=second, subnet=cidr_merge([one, other])[0]
+            )
+    for rank in ranks:
+        if not rank.node:
+            continue
+        rails = {rail.netdev for rail in plan.rails[rank.host]}
+        management = rails_found.management(rank.node)
+        networks = [
+            (name, IPNetwork(address).cidr)
+            for name, link in rails_found.links(rank.node).items()
+            if name != "lo" and (name not in rails or name in management)
+            for address in link["addresses"]
+            if ":" not in address
+        ]
+        for subnet in plan.subnets:
+            for name, network in networks:
+                if overlap(subnet, network):
+                    free = _free_supernet([each for _name, each in networks])
+                    yield finding(
+                        "plan.rail.subnet_taken",
+                        [rank.host],
+                        subnet=subnet,
+                        other=network,
+                        netdev=name,
+                        free=free,
+                        management=", a management interface" if name in management else "",
+                    )
+
+
+def _check_ranks(group: str, ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
+    wanted = profile["tensor_parallel_size"]
+    if wanted != len(ranks):
+        hosts = [rank.host for rank in ranks]
+        yield finding(
+            "plan.ranks.tensor_parallel",
+            hosts,
+            profile=profile["name"],
+            wanted=wanted,
+            group=group,
+            found=len(ranks),
+            names=", ".join(hosts),
+        )
+
+
+def _check_machines(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
+    runtime = profile["runtime"]
+    for rank in ranks:
+        if not rank.node:
+            continue
+        python = ".".join(rank.node["python"]["version"].split(".")[:2])
+        if rank.node["arch"] != runtime["machine"]:
+            yield finding(
+                "plan.node.machine",
+                [rank.host],
+                found=rank.node["arch"],
+                profile=profile["name"],
+                wanted=runtime["machine"],
+            )
+        if python != runtime["python"]:
+            yield finding(
+                "plan.node.python",
+                [rank.host],
+                found=python,
+                profile=profile["name"],
+                wanted=runtime["python"],
+            )
+
+
+def _owner(listener: Mapping) -> str:
+    words = [listener["process"] or "an unknown process"]
+    if listener["pid"]:
+        words.append(f"pid {listener['pid']}")
+    if listener["unit"]:
+        words.append(f"unit {listener['unit']}")
+    return ", ".join(words)
+
+
+def _ours(unit: str | None) -> bool:
+    return bool(unit) and unit.startswith("tandem-")
+
+
+def _check_ports(ranks: list[Rank]) -> Iterator[Finding]:
+    head = ranks[0]
+    api, rendezvous = (head.variables[name] for name in ("tandem_api_port", "tandem_master_port"))
+    if api == rendezvous:
+        yield finding("plan.port.same", [head.host], port=api)
+    uses = {api: ("the API", "tandem_api_port"), rendezvous: ("the ranks' rendezvous", "tandem_master_port")}
+    for listener in head.node["listeners"] if head.node else []:
+        if (
+            listener["port"] in uses
+            and listener["protocol"].startswith("tcp")
+            and not _ours(listener["unit"])
+        ):
+            use, variable = uses[listener["port"]]
+            yield finding(
+                "plan.port.taken",
+                [head.host],
+                port=listener["port"],
+                use=use,
+                owner=_owner(listener),
+                unit=listener["unit"] or "UNIT",
+                pid=listener["pid"] or "PID",
+                variable=variable,
+            )
+
+
+def _check_gpus(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
+    for rank in ranks:
+        processes = rank.node["gpu"]["processes"] if rank.node and profile["accelerator"] != "none" else []
+        for process in processes:
+            if not _ours(process.get("unit")):
+                owner = f"{process['name']}, pid {process['pid']}, {process['memory_mib']} MiB"
+                yield finding("plan.gpu.taken", [rank.host], owner=owner)
