@@ -21,7 +21,7 @@ def last_line(node: str) -> dict:
     [
         ("count", "degenerate"),
         pytest.param("loop", "degenerate", marks=pytest.mark.long),
-        ("wrong", "wrong"),
+        pytest.param("wrong", "wrong", marks=pytest.mark.long),
     ],
 )
 def test_a_defective_checkpoint_is_refused(defect, verdict):
@@ -40,7 +40,7 @@ def test_a_defective_checkpoint_is_refused(defect, verdict):
 
 def test_a_rejected_release_is_not_tried_twice_unasked():
     before = {node: state(node) for node in NODES}
-    run = site("-e", "tandem_checkpoint_path=/srv/models/lab-wrong")
+    run = site("-e", "tandem_checkpoint_path=/srv/models/lab-count")
     assert run.code != 0 and "was rejected before" in run.text and "tandem_retry_rejected=true" in run.text
     assert {node: state(node) for node in NODES} == before
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from running import another_release, history, released
 
 from conftest import NODES, UNITS, ask, play, shell, site
@@ -42,6 +43,7 @@ def test_start_of_a_pair_that_serves_asks_one_question_and_restarts_nothing():
     assert {node: shell(node, f"systemctl show -p InvocationID {UNITS[node]}") for node in NODES} == since
 
 
+@pytest.mark.long
 def test_another_release_is_rolled_out_and_its_down_time_told_in_parts():
     run = play("playbooks/serve.yml", *another_release("operator"))
     assert run.code == 0, run.text
@@ -56,6 +58,7 @@ def test_another_release_is_rolled_out_and_its_down_time_told_in_parts():
         assert word in run.text
 
 
+@pytest.mark.long
 def test_rollback_goes_back_to_the_release_before():
     now = released(HEAD)
     run = play("playbooks/rollback.yml")

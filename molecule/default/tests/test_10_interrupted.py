@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from running import Running, another_release, history, released
@@ -36,6 +37,7 @@ def test_a_controller_that_dies_leaves_nothing_half_active(phase):
     again = site(*wanted)
     assert again.code == 0, again.text
     assert "PROVEN" in again.text and "391" in ask()
+    print("\n" + re.search(r"Down for .*", again.text).group())
     (digest,) = {digest for node in NODES for digest in released(node).values()}
     assert {history(node)[0] for node in NODES} == {("rollout", digest, "proven")}
     quiet = site(*wanted)
