@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
-from ansible_collections.tandem.spark.plugins.module_utils import power
-from ansible_collections.tandem.spark.plugins.module_utils.engine_metrics import Progress
+from ansible_collections.tandem.spark.plugins.module_utils import commands, power, power_look
+from ansible_collections.tandem.spark.plugins.module_utils.engine_metrics import EngineMetricsError, Progress
+from ansible_collections.tandem.spark.plugins.module_utils.prometheus_text import parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -246,3 +248,47 @@ def test_broken_text_is_no_traceback(text, cut, noise):
     for broken in (text, query()[:cut] + noise, HEADER + text, csv()[:cut] + noise):
         for sample in power.read_query(broken) + power.read_csv(broken):
             assert power.judge(sample).state
+
+
+def page(tokens: int):
+    return parse(
+        f'# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total{{engine="0"}} {tokens}\n'
+    )
+
+
+def world(pages, out=""):
+    """nvidia-smi prints `out`; each reading of the counters takes the next of `pages`, None is a failure."""
+    left = iter(pages)
+
+    def fetch(url, verify):
+        tokens = next(left)
+        if tokens is None:
+            raise EngineMetricsError(f"{url} is silent")
+        return page(tokens)
+
+    return power_look.World(lambda argv: commands.Answer(0, out), fetch, lambda seconds: None)
+
+
+SPINNING = csv(mhz="2580 MHz", watt="22.00 W")
+METRICS = "status.metrics.unknown"
+
+
+@pytest.mark.parametrize(
+    ("question", "pages", "out", "verdicts", "moved", "expected"),
+    [
+        ({"text": query()}, [], "", ["memory_bound"], None, []),
+        ({}, [], csv(), ["memory_bound"], None, []),
+        ({"url": "http://a"}, [1, 2], SPINNING, ["working"], True, []),
+        ({"url": "http://a"}, [1, 1], SPINNING, ["waiting"], False, ["power.engine.waiting"]),
+        ({"url": "http://a"}, [None], SPINNING, ["waiting"], None, [METRICS, "power.engine.waiting"]),
+        ({"url": "http://a"}, [1, None], csv(), ["memory_bound"], None, [METRICS]),
+        ({"cap_mhz": 800}, [], csv(mhz="799 MHz", watt="19.50 W"), ["capped"], None, ["power.clocks.capped"]),
+        ({}, [], "NVIDIA-SMI has failed", [], None, ["host.look.failed"]),
+    ],
+)
+def test_a_look(question, pages, out, verdicts, moved, expected):
+    found, notes = power_look.look(power_look.Question(**question), world(pages, out))
+    assert [gpu["verdict"] for gpu in found["gpus"]] == verdicts
+    assert found["tokens_moved"] is moved
+    assert [note.id for note in notes] == expected
+    json.dumps(found)
