@@ -150,7 +150,7 @@ def look(root: str = "/", kernel_log: str | None = None) -> DriverLook:
     options = _words(tree.text("proc/cmdline"))
     entry = grub.next_entry(_grub(tree, "grub.cfg"), _grub(tree, "grubenv"))
     next_boot = entry.release if entry and RELEASE.fullmatch(entry.release) else None
-    known = kernels(tree)
+    known, images = kernels(tree), tree.names("boot")
     module = (
         nvidia_module(tree, next_boot, packages or {}, _modinfo if live else _cannot) if next_boot else None
     )
@@ -169,7 +169,7 @@ def look(root: str = "/", kernel_log: str | None = None) -> DriverLook:
         running_options=options,
         next_boot=next_boot,
         next_boot_options=entry.options if next_boot else (),
-        next_boot_image=f"vmlinuz-{next_boot}" in tree.names("boot") if next_boot else None,
+        next_boot_image=f"vmlinuz-{next_boot}" in images if next_boot and images else None,
         modules_known=bool(next_boot and known) and modules_told(tree, next_boot),
         module=module,
         kernels=tuple(known),

@@ -37,7 +37,7 @@ def read_kernel_log(text: str) -> KernelLog:
                 wanted[found[1]] = action[1] if action else "not told"
         elif "RmInitAdapter failed" in line:
             not_started = line.strip()
-        elif re.search(r"\bDOE\b.*(?:time|failed|abort)", line, re.IGNORECASE):
+        elif re.search(r"\bDOE\b.*(?:timeout|timed out|[Ff]ailed|[Aa]bort)", line):
             doe = line.strip()
     # The newest word of each GPU counts: it may have been reset since.
     actions = [action for action in wanted.values() if action.lower() != "none"]
