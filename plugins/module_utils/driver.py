@@ -49,8 +49,8 @@ class Kho:
 
     cma_total_gib: float | None
     cma_free_gib: float | None
-    off: bool | None
-    off_next_boot: bool | None
+    disabled: bool | None
+    disabled_next_boot: bool | None
 
     @property
     def takes_memory(self) -> bool | None:

@@ -89,7 +89,7 @@ kho:
     - C(takes_memory) is true where more CMA is free than there is. What is unknown is null.
   returned: always
   type: dict
-  sample: {cma_total_gib: 0.03, cma_free_gib: 0.03, off: false, off_next_boot: false, takes_memory: false}
+  sample: {cma_total_gib: 0.03, cma_free_gib: 0.03, disabled: false, disabled_next_boot: false, takes_memory: false}
 xids:
   description: Xids of this boot and how often each was seen. Null where the log is unknown.
   returned: always
