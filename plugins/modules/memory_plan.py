@@ -137,7 +137,7 @@ def main() -> None:
             "kv_cache_bytes": {"type": "int"},
             "max_model_len": {"type": "int"},
             "max_num_seqs": {"type": "int"},
-            "kv_bytes_per_token": {"type": "float"},
+            "kv_bytes_per_token": {"type": "float", "no_log": False},
             "headroom_gib": {"type": "float", "default": HEADROOM_GIB},
             "overhead_gib": {"type": "float", "default": OVERHEAD_GIB},
             "shm_gib": {"type": "float"},
