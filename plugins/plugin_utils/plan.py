@@ -12,11 +12,12 @@ import sys
 from collections.abc import Mapping
 
 from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
+from ansible_collections.tandem.spark.plugins.plugin_utils import plan_checks, rails_planned
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
 
 try:
-    from ansible_collections.tandem.spark.plugins.plugin_utils import plan_checks, rails_planned
-except ImportError as error:  # they need netaddr; said by plan_group, to the operator
+    import netaddr  # noqa: F401 - both of them need it
+except ImportError as error:  # said by plan_group, to the operator
     NETADDR_PROBLEM: ImportError | None = error
 else:
     NETADDR_PROBLEM = None

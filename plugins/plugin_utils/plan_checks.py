@@ -13,7 +13,11 @@ from ansible_collections.tandem.spark.plugins.module_utils.findings import Findi
 from ansible_collections.tandem.spark.plugins.plugin_utils import rails_found
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
 from ansible_collections.tandem.spark.plugins.plugin_utils.rails_planned import overlap
-from netaddr import IPNetwork, cidr_merge
+
+try:
+    from netaddr import IPNetwork, cidr_merge
+except ImportError:
+    pass  # plan.py says so before anything of this is called
 
 FREE_SUPERNETS = ("192.168.177.0/24", "172.31.177.0/24", "10.177.177.0/24")
 

@@ -12,7 +12,11 @@ from itertools import chain
 from ansible_collections.tandem.spark.plugins.module_utils.findings import finding
 from ansible_collections.tandem.spark.plugins.plugin_utils import rails_found
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rail, Rank
-from netaddr import AddrFormatError, IPNetwork, IPSet
+
+try:
+    from netaddr import AddrFormatError, IPNetwork, IPSet
+except ImportError:
+    pass  # plan.py says so before anything of this is called
 
 # Eight addresses a rail: enough for the six ranks that a profile could ask for, and never a neighbour's address.
 RAIL_PREFIX = 29
