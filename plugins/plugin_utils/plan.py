@@ -10,17 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
 from ansible_collections.tandem.spark.plugins.plugin_utils import plan_checks, rails_planned
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
-
-try:
-    import netaddr  # noqa: F401 - both of them need it
-except ImportError as error:  # said by plan_group, to the operator
-    NETADDR_PROBLEM: ImportError | None = error
-else:
-    NETADDR_PROBLEM = None
 
 
 class PlanError(Exception):
@@ -33,9 +27,9 @@ def plan_group(group: str, ranks: list[Rank], profile: Mapping) -> GroupPlan:
     `ranks` is in the order of the inventory group: the first is the head. `profile` is the merged profile.
     Raises PlanError where nothing can be planned at all.
     """
-    if NETADDR_PROBLEM:
+    if find_spec("netaddr") is None:
         raise PlanError(
-            f"The controller's Python ({sys.executable}) has no netaddr: {NETADDR_PROBLEM}. "
+            f"The controller's Python ({sys.executable}) has no netaddr. "
             "Install it with `pip install --require-hashes -r requirements/runtime.txt`."
         )
     plan = GroupPlan()
