@@ -55,7 +55,7 @@ def test_another_release_is_rolled_out_and_its_down_time_told_in_parts():
     print(f"\n{told.group()}")
     # Both ranks were watched, and the warm-up told how far it was.
     for word in (f"{HEAD}: ready", f"{WORKER}: ready", f"{HEAD}: sustained: done"):
-        assert word in run.text
+        assert word in run.text, f"no {word!r} in {run.text}"
 
 
 @pytest.mark.long
