@@ -168,6 +168,8 @@ def test_ctrl_c_ends_it_at_once_and_without_a_trace():
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A background job of a shell is started with the signal ignored, and so would its children be.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         while not server.requests and running.poll() is None:
             time.sleep(0.01)
