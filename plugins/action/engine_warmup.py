@@ -61,7 +61,8 @@ class ActionModule(ActionBase):
             said = self._say(host, progress, said)
             status = self._status(job["ansible_job_id"], task_vars)
             job = {"ansible_job_id": job["ansible_job_id"], **status}
-        self._say(host, progress, said)
+        # Ansible removes the job's folder at some moment after its end, so the last lines are those of the result.
+        self._display_lines(host, job.get("progress", [])[said:])
         self._status(job.get("ansible_job_id"), task_vars, mode="cleanup")
         return {name: value for name, value in job.items() if name not in ("ansible_job_id", "results_file")}
 
@@ -69,9 +70,12 @@ class ActionModule(ActionBase):
         """Prints what came since; returns how many lines were printed so far."""
         command = f"tail -n +{said + 1} {shlex.quote(path)} 2>/dev/null"
         lines = self._low_level_execute_command(command)["stdout"].splitlines()
+        self._display_lines(host, lines)
+        return said + len(lines)
+
+    def _display_lines(self, host: str, lines: list[str]) -> None:
         for line in lines:
             self._display.display(f"{host}: {line}")
-        return said + len(lines)
 
     def _status(self, job: str | None, task_vars: dict[str, Any], mode: str = "status") -> dict[str, Any]:
         if job is None:

@@ -18,9 +18,9 @@ JOB = {"ansible_job_id": "j1", "started": 1, "finished": 0}
 WAITS = ["No available shared memory broadcast block found in 60 seconds."]
 
 
-def ended(trouble=None):
+def ended(trouble=None, progress=()):
     """What the module leaves behind as the result of its job."""
-    done = {"changed": False, "ok": trouble is None, "phases": [], "findings": []}
+    done = {"changed": False, "ok": trouble is None, "phases": [], "findings": [], "progress": list(progress)}
     if trouble:
         done.update(failed=True, msg=f"{trouble.summary}: {trouble.evidence}", findings=[trouble.as_dict()])
     return {"finished": 1, "results_file": "/root/.ansible_async/j1", **done}
@@ -79,13 +79,9 @@ RUNS = {"finished": 0}
 
 
 def test_progress_is_printed_as_it_comes_and_once(act):
-    written = [
-        ["ramp: a"],
-        ["ramp: a"],
-        ["ramp: a", "burst: b", "long: c"],
-        ["ramp: a", "burst: b", "long: c"],
-    ]
-    result, printed, asked = act([RUNS, RUNS, ended()], written)
+    said = ["ramp: a", "burst: b", "long: c"]
+    # At the last look the job has ended, and its folder is gone with the file.
+    result, printed, asked = act([RUNS, RUNS, ended(progress=said)], [said[:1], said[:1], []])
     assert printed == ["spark-a: ramp: a", "spark-a: burst: b", "spark-a: long: c"]
     assert result["ok"] and not result.get("failed") and "ansible_job_id" not in result
     assert asked[0][1]["progress_file"] == "/tmp/x/progress" and asked[0][2] == 3600 + engine_warmup.SPARE_S
