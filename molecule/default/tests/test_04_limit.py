@@ -11,7 +11,7 @@ import pytest
 
 from conftest import NODES, ask, shell, site
 
-OTHER = json.dumps({"tandem_profile_overrides": {"engine": {"flags": {"max-model-len": 2048}}}})
+OTHER = json.dumps({"tandem_profile_overrides": {"engine": {"flags": {"max-model-len": 3500}}}})
 RUNNING = """readlink /opt/tandem/current; cat /var/lib/tandem/applied
 systemctl show -p InvocationID --value tandem-head tandem-worker"""
 
