@@ -279,6 +279,7 @@ rm -f /etc/NetworkManager/*/*tandem*"""
     assert [rail["address"] for rail in planned(NODES[1])] == ["169.254.7.2/16", "10.9.9.2/24"]
     lab("reboot", NODES[1])
     for rail, address in ((FIRST, "169.254.7.2/16"), (SECOND, "10.9.9.2/24")):
-        wait_for(address, lambda: address in shell(NODES[1], f"ip -4 addr show dev {rail}"), 20)  # noqa: B023
+        shown = f"ip -4 addr show dev {rail}"
+        wait_for(address, lambda shown=shown, address=address: address in shell(NODES[1], shown), 20)
     quiet = fabric()
     assert quiet.code == 0 and quiet.changed == dict.fromkeys(NODES, 0), quiet.text

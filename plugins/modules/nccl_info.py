@@ -96,7 +96,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
     nccl_notes,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
-from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
+from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import TRANSPORTS, version_number
 
 
 def main() -> None:
@@ -105,7 +105,7 @@ def main() -> None:
             "unit": {"type": "str"},
             "pids": {"type": "list", "elements": "int"},
             "minimum": {"type": "str"},
-            "transport": {"type": "str", "choices": ["ib", "socket", "shm", "p2p"]},
+            "transport": {"type": "str", "choices": list(TRANSPORTS)},
             "root": {"type": "path", "default": "/"},
         },
         required_by={"transport": "unit"},

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from rails_tests import (  # noqa: F401
+from rails_tests import (  # noqa: F401 - pytest collects them from here
     narrow,
     test_a_backend_that_is_not_known_is_one_finding_and_nothing_is_touched,
     test_a_change_that_cuts_the_peer_off_is_undone_on_every_rank,

@@ -3,4 +3,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rails of nodes whose network systemd-networkd writes, without netplan."""
 
-from rails_tests import *  # noqa: F403
+from rails_tests import *  # noqa: F403 - pytest collects the shared tests from here

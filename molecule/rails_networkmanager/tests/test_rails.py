@@ -3,4 +3,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rails of nodes whose network NetworkManager writes: for netplan, as on DGX OS, or by itself."""
 
-from rails_tests import *  # noqa: F403
+from rails_tests import *  # noqa: F403 - pytest collects the shared tests from here
