@@ -292,7 +292,7 @@ def test_the_total_timeout_ends_an_engine_that_only_works():
             self.generated += 1
             return super().metrics()
 
-    done, _, _ = warmed(Busy(lambda _request, stop: stop.wait()), stall_s=0.3, total_timeout_s=1)
+    done, _, _ = warmed(Busy(lambda _request, stop: stop.wait() and None), stall_s=0.3, total_timeout_s=1)
     assert done.trouble.id == "engine.warmup.timeout"
     assert done.trouble.summary == "The warm-up was not over after 1 s: it was in its phase ramp"
 
