@@ -14,6 +14,33 @@ ENTRIES = {
         "{subject} could not be looked at; it is unknown",
         "Run `{command}` on the node and read what it says",
     ),
+    "host.look.broken": Entry(
+        "warning",
+        "node",
+        "The part {subset} of this node could not be looked at; it is unknown",
+        "Report it with the evidence: what is on a node must never stop a look at it",
+    ),
+    "host.node.unreachable": Entry(
+        "error",
+        "node",
+        "This node cannot be reached: {why}",
+        "Try `ssh {address}` as the user that Ansible takes. It may be off, have another address, or be out of memory: "
+        "then wait 25 minutes before a power cycle",
+    ),
+    "host.node.failed": Entry(
+        "error",
+        "node",
+        "This node was reached and could not be looked at: {why}",
+        "It needs Python 3.11 or newer and a user that may become root: `ansible {host} -m ansible.builtin.ping -b` "
+        "says more",
+    ),
+    "host.firmware.unequal": Entry(
+        "warning",
+        "group",
+        "The firmware of {what} is not the same on all ranks: {versions}",
+        "Bring them to one version with the maker's own tool (`fwupdmgr get-updates` shows what there is)",
+        source="Reederey87/dgx-spark-2x-deepseek-v4-flash: 3 GB/s over RDMA with unequal firmware, 22 GB/s with equal",
+    ),
     "host.management.unknown": Entry(
         "error",
         "node",

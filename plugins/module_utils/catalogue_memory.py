@@ -82,13 +82,6 @@ ENTRIES = {
         "high",
         source=FIELD + ": a killed API server left an EngineCore with 104277 MiB",
     ),
-    "memory.gpu.foreign": Entry(
-        "warning",
-        "node",
-        "{name}, pid {pid}, of {owner} uses the GPU{holds}",
-        "Stop it before the engine starts: unified memory has no room for both",
-        source=FIELD,
-    ),
     "power.look.unknown": Entry(
         "warning",
         "node",
@@ -115,6 +108,26 @@ ENTRIES = {
         "A cap on the clocks of GPU {gpu} holds it at {clock_mhz} MHz{cap}",
         "See who sets it (a container or a unit may do so again and again); `nvidia-smi -rgc` lifts it",
         source=FIELD + ": caps are set again every 300 s by a container, and vanish after a crash",
+    ),
+    "power.cap.set": Entry(
+        "info",
+        "node",
+        "{who} caps the clocks or the power of the GPU",
+        "Nothing, if that is meant. `nvidia-smi -rgc` lifts a cap only until it is set again: ask who put it there",
+        source=FIELD + ": caps are set again every 300 s by a container, and vanish after a crash",
+    ),
+    "power.clocks.unequal": Entry(
+        "warning",
+        "group",
+        "The GPUs of the ranks work at unequal clocks: {clocks}",
+        "The slowest rank sets the pace of all. Look for a cap or heat on it, and measure again under load",
+    ),
+    "memory.host.unequal": Entry(
+        "warning",
+        "group",
+        "The ranks do not have the same memory: {totals}",
+        "The engine takes the same share of each, so the smallest rank decides what fits. Look for memory that is kept "
+        "for a crash kernel or for a handover over kexec on the smaller one",
     ),
     "power.clocks.throttled": Entry(
         "warning",

@@ -198,7 +198,8 @@ ENTRIES = {
         "error",
         "node",
         "The GPU is in use by {owner}",
-        "Stop it before the engine starts: unified memory has no room for both",
+        "Stop it before the engine starts (`systemctl stop {unit}` or `kill {pid}`): unified memory has no room for "
+        "both",
         source=INVENTORY,
     ),
 }

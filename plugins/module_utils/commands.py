@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -37,11 +38,18 @@ def _quietly() -> dict[str, Any]:
     }
 
 
-def ask(argv: Sequence[str], timeout_s: float = 5) -> Answer:
+def there(program: str) -> bool:
+    """Is there such a program where commands are looked for?"""
+    return shutil.which(program, path=PATH) is not None
+
+
+def ask(argv: Sequence[str], timeout_s: float = 5, with_errors: bool = False) -> Answer:
+    """with_errors: what it prints as errors is a part of the answer."""
+    options = {**_quietly(), "stdout": subprocess.PIPE}
+    if with_errors:
+        options["stderr"] = subprocess.STDOUT
     try:
-        done = subprocess.run(
-            list(argv), stdout=subprocess.PIPE, timeout=timeout_s, check=False, **_quietly()
-        )
+        done = subprocess.run(list(argv), timeout=timeout_s, check=False, **options)
     except (OSError, subprocess.TimeoutExpired):
         return Answer(None, "")
     return Answer(done.returncode, done.stdout.decode("utf-8", "replace"))

@@ -89,27 +89,29 @@ def orphans(tree: Tree) -> tuple[Orphan, ...]:
 
 
 def gpu_findings(
-    processes: Iterable[Mapping[str, Any]], left_over: Iterable[Orphan] = (), units: Iterable[str] = UNITS
+    processes: Iterable[Mapping[str, Any]], left_over: Iterable[Orphan] = (), hosts: Iterable[str] = ()
 ) -> tuple[Finding, ...]:
-    """Orphans first, then what computes on the GPU and is not of `units`.
+    """Orphans first, then what computes on the GPU and is no unit of ours.
 
     processes: gpu.processes of node_info; one whose pid is an orphan's gives no second finding.
     """
     on_gpu = {each.get("pid"): each for each in processes}
-    notes, named, ours = [], set(), set(units)
+    notes, named, where = [], set(), tuple(hosts)
     for orphan in left_over:
+        if orphan.unit in UNITS:
+            continue  # it goes with its unit
         mib = on_gpu.get(orphan.pid, {}).get("memory_mib")
         holds = _holds(mib) or (
             f" and holds {orphan.resident_gib} GiB of memory" if orphan.resident_gib else ""
         )
-        notes.append(finding("memory.gpu.orphan", name=orphan.name, pid=orphan.pid, holds=holds))
+        notes.append(finding("memory.gpu.orphan", where, name=orphan.name, pid=orphan.pid, holds=holds))
         named.add(orphan.pid)
     for pid, each in on_gpu.items():
-        if pid not in named and each.get("unit") not in ours:
-            holds = _holds(each.get("memory_mib"))
+        if pid not in named and each.get("unit") not in UNITS:
             who = each.get("unit") or each.get("user") or "an unknown owner"
+            told = f"{each.get('name')}, pid {pid}, of {who}{_holds(each.get('memory_mib'))}"
             notes.append(
-                finding("memory.gpu.foreign", name=each.get("name"), pid=pid, owner=who, holds=holds)
+                finding("plan.gpu.taken", where, owner=told, pid=pid, unit=each.get("unit") or "UNIT")
             )
     return tuple(notes)
 

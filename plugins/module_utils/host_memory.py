@@ -26,6 +26,11 @@ class HostMemory:
     findings: tuple[Finding, ...] = ()
 
 
+def meminfo(text: str) -> dict[str, int]:
+    """/proc/meminfo -> KiB by name."""
+    return {name: int(value) for name, value in re.findall(r"(?m)^(\w+):\s+(\d{1,15}) kB", text)}
+
+
 def pages_in(vmstat: str) -> int | None:
     """/proc/vmstat -> pages read from swap since the boot; None where it does not say."""
     row = re.search(r"(?m)^pswpin (\d{1,19})$", vmstat)

@@ -48,7 +48,7 @@ def items(text: str) -> list[dict[str, Any]]:
     """The objects of one `ip -j` output; none where it is no such output."""
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [item for item in read if isinstance(item, dict)] if isinstance(read, list) else []
 

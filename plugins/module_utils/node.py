@@ -8,55 +8,37 @@ Files are read below `root`. Commands tell of the live machine only, so they run
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import commands, engine_state, fabric_look, gpu, listeners, network, processes
-from .fabric_wish import Wish
+from . import (
+    engine_state,
+    fabric_look,
+    gpu,
+    gpu_users,
+    host_memory,
+    listeners,
+    network,
+    node_deep,
+    processes,
+    records,
+)
 from .findings import Finding, finding
 from .kernel_files import Tree
+from .node_question import Part, Question, unknown
 
 KIB_PER_GIB = 1 << 20
 NETPLAN_FOLDERS = ("usr/lib/netplan", "lib/netplan", "etc/netplan", "run/netplan")
 NETWORK_UNITS = ("systemd-networkd.service", "NetworkManager.service")
-# Debian package -> what of it is used on every node.
-PACKAGES = {"iproute2": "ip", "iputils-ping": "ping"}
-
-
-@dataclass(frozen=True)
-class Question:
-    """What to look at. controller_address and ansible_host tell how the node is reached; both may be None."""
-
-    root: str = "/"
-    controller_address: str | None = None
-    ansible_host: str | None = None
-    packages: tuple[str, ...] = tuple(PACKAGES)
-    wish: Wish = Wish()
-
-    @property
-    def live(self) -> bool:
-        return os.path.realpath(self.root) == "/"
-
-    @property
-    def tree(self) -> Tree:
-        return Tree(self.root)
-
-    def ask(self, *questions: list[str]) -> list[commands.Answer]:
-        """The answers in order, of a live node; of a copy none."""
-        if not self.live:
-            return [commands.Answer(None, "")] * len(questions)
-        return commands.ask_all(questions)
-
-
-Part = tuple[dict[str, Any], list[Finding]]
 
 
 def system(question: Question) -> Part:
@@ -86,14 +68,13 @@ def os_release(text: str) -> dict[str, str | None]:
 
 
 def memory(question: Question) -> Part:
-    text = question.tree.text("proc/meminfo") or ""
-    kib = {name: int(value) for name, value in re.findall(r"(?m)^(\w+):\s+(\d{1,15}) kB", text)}
+    kib = host_memory.meminfo(question.tree.text("proc/meminfo") or "")
 
     def gib(name: str) -> float | None:
         return round(kib[name] / KIB_PER_GIB, 2) if name in kib else None
 
     found = {"total_gib": gib("MemTotal"), "available_gib": gib("MemAvailable")}
-    notes = [] if None not in found.values() else [_unknown("The memory", "cat /proc/meminfo")]
+    notes = [] if None not in found.values() else [unknown("The memory", "cat /proc/meminfo")]
     return {"memory": found}, notes
 
 
@@ -115,7 +96,7 @@ def network_part(question: Question) -> Part:
         addresses,
         network.lower_links(tree),
     )
-    notes = [] if shown.ok else [_unknown("The addresses of the interfaces", "ip -j address")]
+    notes = [] if shown.ok else [unknown("The addresses of the interfaces", "ip -j address")]
     if not managed:
         notes.append(finding("host.management.unknown"))
     return {
@@ -179,14 +160,17 @@ def gpu_part(question: Question) -> Part:
     if answer.rc is not None and not seen.devices:
         why = answer.out.strip().splitlines() or [f"nvidia-smi ended with {answer.rc}"]
         notes.append(finding("host.gpu.none", why=why[0].rstrip(".")))
+    users = [{**asdict(each), **_owner(tree, each.pid)} for each in seen.processes]
+    left_over = gpu_users.orphans(tree)
     return {
         "gpu": {
             "present": bool(seen.devices),
             "driver": seen.driver or engine_state.driver_version(Path(question.root)),
             "devices": [asdict(device) for device in seen.devices],
-            "processes": [{**asdict(each), **_owner(tree, each.pid)} for each in seen.processes],
+            "processes": users,
+            "orphans": [asdict(each) for each in left_over],
         }
-    }, notes
+    }, [*notes, *gpu_users.gpu_findings(users, left_over)]
 
 
 def _owner(tree: Tree, pid: int) -> dict[str, str | None]:
@@ -201,17 +185,13 @@ def engine(question: Question) -> Part:
 
 def plan_in_force(question: Question) -> Part:
     """The plan that a run before this one left; null where there is none, or it cannot be read."""
-    try:
-        plan = json.loads(question.tree.text("etc/tandem/plan.json") or "null")
-    except ValueError:
-        plan = None
-    return {"plan": plan if isinstance(plan, dict) else None}, []
+    return {"plan": records.read_json(Path(question.root) / "etc/tandem/plan.json")}, []
 
 
 def packages(question: Question) -> Part:
     text = question.tree.text("var/lib/dpkg/status")
     if text is None:
-        return {"packages": {"missing": []}}, [_unknown("The installed packages", "dpkg-query --list")]
+        return {"packages": {"missing": []}}, [unknown("The installed packages", "dpkg-query --list")]
     installed = installed_packages(text)
     missing = [name for name in question.packages if name not in installed]
     notes = []
@@ -226,10 +206,6 @@ def installed_packages(text: str) -> set[str]:
     return set(pattern.findall(text))
 
 
-def _unknown(subject: str, command: str) -> Finding:
-    return finding("host.look.failed", subject=subject, command=command)
-
-
 SUBSETS: dict[str, Callable[[Question], Part]] = {
     "system": system,
     "memory": memory,
@@ -240,15 +216,38 @@ SUBSETS: dict[str, Callable[[Question], Part]] = {
     "engine": engine,
     "plan": plan_in_force,
     "packages": packages,
+    "driver": node_deep.driver_part,
+    "firmware": node_deep.firmware_part,
+    "pressure": node_deep.pressure,
+    "power": node_deep.power,
+    "nccl": node_deep.nccl,
+    "status": node_deep.rank,
 }
+# What is seen where nothing is there: the shape of a part that could not be looked at.
+NOTHING = "/dev/null"
 
 
 def look(question: Question, subsets: Iterable[str] = ()) -> tuple[dict[str, Any], list[Finding]]:
-    """The named subsets (all, if none is named) joined into one dict, and everything that was found."""
+    """The named subsets (all, if none is named) joined into one dict, and everything that was found.
+
+    They are looked at at the same time: most of them wait, for commands or for the second reading of a counter.
+    """
+    names = tuple(dict.fromkeys(subsets)) or tuple(SUBSETS)
     node: dict[str, Any] = {}
     notes: list[Finding] = []
-    for name in tuple(subsets) or SUBSETS:
-        found, said = SUBSETS[name](question)
-        node.update(found)
-        notes += said
-    return node, notes
+    with ThreadPoolExecutor(max_workers=len(names)) as pool:
+        for found, said in pool.map(lambda name: _part(name, question), names):
+            node.update(found)
+            notes += said
+    return node, list(dict.fromkeys(notes))
+
+
+def _part(name: str, question: Question) -> Part:
+    """One subset. Whatever its input does to it, the others are still told, and this one is unknown."""
+    try:
+        return SUBSETS[name](question)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        evidence = f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
+        empty, _notes = SUBSETS[name](Question(root=NOTHING))
+        return empty, [finding("host.look.broken", evidence=evidence, subset=name)]

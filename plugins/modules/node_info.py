@@ -23,11 +23,35 @@ options:
     type: path
     default: /
   subsets:
-    description: What to look at. Empty means all.
+    description:
+      - What to look at. Empty means all.
+      - One that cannot be looked at is a finding, and the others are told all the same.
     type: list
     elements: str
-    choices: [system, memory, network, ibv, listeners, gpu, engine, plan, packages]
+    choices:
+      - system
+      - memory
+      - network
+      - ibv
+      - listeners
+      - gpu
+      - engine
+      - plan
+      - packages
+      - driver
+      - firmware
+      - pressure
+      - power
+      - nccl
+      - status
     default: []
+  kernel_log:
+    description: As in M(tandem.spark.driver_info), and read for processes that were killed for want of memory.
+    type: str
+  seconds:
+    description: Time between two readings of what only moves, such as tokens and pages, more than 0.
+    type: float
+    default: 1
   controller_address:
     description:
       - Address of the controller as the node sees it; the interface that leads there is a management one.
@@ -68,6 +92,11 @@ EXAMPLES = r"""
 - name: See what the engine runs
   tandem.spark.node_info:
     subsets: [engine]
+
+- name: Judge the copy of a node
+  tandem.spark.node_info:
+    root: /srv/copies/spark-a
+    kernel_log: "{{ lookup('ansible.builtin.file', '/srv/copies/spark-a.dmesg') }}"
 """
 
 RETURN = r"""
@@ -125,7 +154,9 @@ node:
         - {protocol: tcp, address: 0.0.0.0, port: 8888, pid: 4242, process: python3,
            unit: tandem-head.service, user: tandem}
     gpu:
-      description: What C(nvidia-smi) says; processes that only draw are left out.
+      description:
+        - What C(nvidia-smi) says; processes that only draw are left out.
+        - C(orphans) are processes of an engine that is gone.
       type: dict
       sample:
         present: true
@@ -135,6 +166,7 @@ node:
              power_w: 12, utilization_percent: 0, memory_used_mib: null, memory_total_mib: null}
         processes:
           - {pid: 4242, name: "VLLM::EngineCore", memory_mib: 104277, unit: tandem-head.service, user: tandem}
+        orphans: []
     engine:
       description: The release that is linked in, the one that was proved, and the units.
       type: dict
@@ -155,6 +187,39 @@ node:
       description: Those of O(packages) that are not installed.
       type: dict
       sample: {missing: []}
+    driver:
+      description: What M(tandem.spark.driver_info) returns.
+      type: dict
+      sample:
+        driver: {loaded: "580.142", userspace: "580.142", installed: "580.142", flavour: open, next_boot: "580.142"}
+        kernel: {running: 6.17.0-1014-nvidia, next_boot: 6.17.0-1014-nvidia, modules_present: true}
+        verdict: good
+    firmware:
+      description: Versions of the machine's firmware and of its network cards'.
+      type: dict
+      sample: {vendor: NVIDIA, product: NVIDIA_DGX_Spark, system: 5.36_0ACUM018, system_date: 10/20/2025,
+        controller: null, hcas: {rocep1s0f0: 28.45.4028}}
+    pressure:
+      description:
+        - Whether memory is short. C(state) is V(roomy), V(healthy-tight), V(loading), V(swapping), V(exhausted) or
+          V(unknown). C(no_memory_lines) counts what healthy starts say too.
+      type: dict
+      sample: {state: roomy, swap_total_gib: 16.0, swap_free_gib: 16.0, oom_kills: 0, no_memory_lines: 1}
+    power:
+      description: What M(tandem.spark.power_info) returns, and who sets a cap on clocks or power.
+      type: dict
+      sample:
+        gpus: [{gpu: "0", clock_mhz: 2411.0, power_w: 39.0, verdict: memory_bound}]
+        tokens_moved: true
+        caps: []
+    nccl:
+      description: What M(tandem.spark.nccl_info) returns of every process that has NCCL in memory.
+      type: dict
+      sample: {processes: [], versions: [], log: null}
+    status:
+      description: What M(tandem.spark.status_info) returns; null where nothing of the collection is on the node.
+      type: dict
+      sample: {proven: true, rank: 0, stage: came up}
 findings:
   description: What an operator should know, worst first.
   returned: success
@@ -169,16 +234,19 @@ findings:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import fabric_wish, node
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
+from ansible_collections.tandem.spark.plugins.module_utils.node_question import PACKAGES, Question
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "default": "/"},
+            "kernel_log": {"type": "str"},
+            "seconds": {"type": "float", "default": 1},
             "subsets": {"type": "list", "elements": "str", "choices": list(node.SUBSETS), "default": []},
             "controller_address": {"type": "str"},
             "ansible_host": {"type": "str"},
-            "packages": {"type": "list", "elements": "str", "default": list(node.PACKAGES)},
+            "packages": {"type": "list", "elements": "str", "default": list(PACKAGES)},
             "subnets": {"type": "list", "elements": "str", "default": []},
             "peers": {"type": "list", "elements": "str", "default": []},
             "exclude_netdevs": {"type": "list", "elements": "str", "default": []},
@@ -186,16 +254,20 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
+    if not 0 < options["seconds"] <= 60:
+        module.fail_json(msg=f"seconds is {options['seconds']}, and must be more than 0 and at most 60.")
     try:
         wish = fabric_wish.wish(options["subnets"], options["peers"], (), options["exclude_netdevs"])
     except fabric_wish.WishError as error:
         module.fail_json(msg=f"node_info cannot use its options: {error}.")
-    question = node.Question(
+    question = Question(
         root=options["root"],
         controller_address=options["controller_address"],
         ansible_host=options["ansible_host"],
         packages=tuple(options["packages"]),
         wish=wish,
+        kernel_log=options["kernel_log"],
+        seconds=options["seconds"],
     )
     found, notes = node.look(question, options["subsets"])
     module.exit_json(changed=False, node=found, findings=[note.as_dict() for note in worst_first(notes)])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
+from ansible_collections.tandem.spark.plugins.module_utils.gpu_users import Orphan, gpu_findings
 from ansible_collections.tandem.spark.plugins.plugin_utils import rails_found
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
 from ansible_collections.tandem.spark.plugins.plugin_utils.rails_planned import overlap
@@ -214,8 +215,7 @@ def _check_ports(ranks: list[Rank]) -> Iterator[Finding]:
 
 def _check_gpus(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
     for rank in ranks:
-        processes = rank.node["gpu"]["processes"] if rank.node and profile["accelerator"] != "none" else []
-        for process in processes:
-            if not _ours(process.get("unit")):
-                owner = f"{process['name']}, pid {process['pid']}, {process['memory_mib']} MiB"
-                yield finding("plan.gpu.taken", [rank.host], owner=owner)
+        if rank.node and profile["accelerator"] != "none":
+            gpu = rank.node["gpu"]
+            left_over = [Orphan(**each) for each in gpu.get("orphans") or ()]
+            yield from gpu_findings(gpu["processes"], left_over, [rank.host])

@@ -77,14 +77,14 @@ def test_an_orphan_says_what_it_holds(tmp_path):
         ),
         (
             {"pid": 5, "name": "python3", "memory_mib": None, "unit": None, "user": "ann"},
-            "of ann uses the GPU",
+            "of ann",
         ),
         ({"pid": 5, "name": "python3"}, "an unknown owner"),
     ],
 )
 def test_foreign_users_of_the_gpu(process, expected):
     notes = gpu_users.gpu_findings([process])
-    assert [each.id for each in notes] == (["memory.gpu.foreign"] if expected else [])
+    assert [each.id for each in notes] == (["plan.gpu.taken"] if expected else [])
     assert all(expected in each.summary and "pid 5" in each.summary for each in notes)
 
 
