@@ -93,6 +93,9 @@ options:
     description: Seconds for all rounds together. What was not answered by then is unproven.
     type: float
     default: 1800
+  progress_file:
+    description: File that each line of progress is appended to as well. The action prints them from there.
+    type: path
 """
 
 EXAMPLES = r"""
@@ -168,6 +171,7 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
+from ansible_collections.tandem.spark.plugins.module_utils.progress import Progress
 from ansible_collections.tandem.spark.plugins.module_utils.proof_plan import plan_of
 from ansible_collections.tandem.spark.plugins.module_utils.proof_rounds import prove
 
@@ -198,13 +202,14 @@ ARGUMENTS = {
     "concurrency": {"type": "int", "required": True},
     "speculates": {"type": "bool"},
     "total_timeout": {"type": "float", "default": 1800.0},
+    "progress_file": {"type": "path"},
 }
 
 
 def main() -> None:
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     params = module.params
-    progress: list[str] = []
+    progress = Progress(params["progress_file"])
     try:
         plan = plan_of(
             params["plan"],
@@ -215,7 +220,7 @@ def main() -> None:
         proof = prove(
             Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
             plan,
-            say=progress.append,
+            say=progress,
         )
     except ValueError as error:
         module.fail_json(msg=f"engine_proof cannot ask this: {error}")
@@ -235,7 +240,7 @@ def main() -> None:
         draft=proof.draft,
         cases=proof.cases,
         seconds=proof.seconds,
-        progress=progress,
+        progress=progress.lines,
         findings=[found.as_dict() for found in proof.findings],
     )
 

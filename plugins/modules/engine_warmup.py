@@ -173,6 +173,7 @@ findings:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
+from ansible_collections.tandem.spark.plugins.module_utils.progress import Progress
 from ansible_collections.tandem.spark.plugins.module_utils.warm_up import warm_up
 from ansible_collections.tandem.spark.plugins.module_utils.warm_up_plan import DEFAULTS, plan_of
 
@@ -225,16 +226,11 @@ def main() -> None:
         module.fail_json(msg=f"engine_warmup cannot run this plan: {error}")
     if module.check_mode:
         module.exit_json(changed=False, ok=None, reason=None, phases=[], progress=[], findings=[])
-    progress: list[str] = []
-
-    def say(line: str) -> None:
-        progress.append(line)
-        if params["progress_file"]:
-            with open(params["progress_file"], "a", encoding="utf-8") as stream:
-                stream.write(f"{line}\n")
-
+    progress = Progress(params["progress_file"])
     done = warm_up(
-        Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]), plan, say=say
+        Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
+        plan,
+        say=progress,
     )
     reason = f"{done.trouble.summary}: {done.trouble.evidence}" if done.trouble else None
     result = {
@@ -242,7 +238,7 @@ def main() -> None:
         "ok": done.ok,
         "reason": reason,
         "phases": list(done.phases),
-        "progress": progress,
+        "progress": progress.lines,
         "findings": [found.as_dict() for found in worst_first(done.findings)],
     }
     if done.trouble and params["fail_on_trouble"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The warm-up as a job of the node: its progress is printed once, its result handed on, a stall gets its rank."""
+"""Warm-up and proof as jobs of the node: progress is printed once, the result handed on, a stall gets its rank."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import re
 from unittest import mock
 
 import pytest
-from ansible_collections.tandem.spark.plugins.action import engine_warmup
+from ansible_collections.tandem.spark.plugins.action import engine_proof, engine_warmup
 from ansible_collections.tandem.spark.plugins.module_utils.findings import finding
+from ansible_collections.tandem.spark.plugins.plugin_utils import live_job
 
 STALL = finding("engine.warmup.stalled", evidence="0 of 3 requests answered", phase="long", seconds="120")
 FAILED = finding("engine.warmup.failed", evidence="HTTP 500", phase="burst", url="http://x")
 JOB = {"ansible_job_id": "j1", "started": 1, "finished": 0}
+WARM_UP = {"url": "http://x", "model": "m", "workers": {"spark-b": "tandem-worker.service"}}
+PROOF = {"url": "http://x", "model": "m", "plan": {}, "concurrency": 2, "total_timeout": 600}
 WAITS = ["No available shared memory broadcast block found in 60 seconds."]
 
 
@@ -30,11 +33,11 @@ def ended(trouble=None, progress=()):
 def act(monkeypatch):
     """Runs the action. `looks` is what each look at the job says, `written` what the progress file holds at each."""
 
-    def run(looks, written, check_mode=False, worker=None, started=JOB):
+    def run(looks, written, check_mode=False, worker=None, started=JOB, kind=engine_warmup, args=WARM_UP):
         looks, written = iter(looks), iter(written)
         clock = [0.0]
-        monkeypatch.setattr(engine_warmup.time, "monotonic", lambda: clock[0])
-        monkeypatch.setattr(engine_warmup.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+        monkeypatch.setattr(live_job.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(live_job.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
 
         class OtherHost:
             def __init__(self, action, host, hostvars):
@@ -44,14 +47,13 @@ def act(monkeypatch):
                 return worker
 
         monkeypatch.setattr(engine_warmup, "OtherHost", OtherHost)
-        args = {"url": "http://x", "model": "m", "workers": {"spark-b": "tandem-worker.service"}}
         task = mock.Mock(args=args, check_mode=check_mode, async_val=0, delegate_to=None)
-        action = engine_warmup.ActionModule(task, *(mock.Mock() for _each in range(5)))
+        action = kind.ActionModule(task, *(mock.Mock() for _each in range(5)))
         asked = []
 
         def execute(module, module_args=None, task_vars=None, wrap_async=False):
             asked.append((module, module_args, task.async_val))
-            if module == engine_warmup.MODULE:
+            if module == kind.MODULE:
                 return dict(started) if wrap_async else {"ok": None}
             if module == "tandem.spark.engine_wait":
                 return {"journal": WAITS}
@@ -84,7 +86,7 @@ def test_progress_is_printed_as_it_comes_and_once(act):
     result, printed, asked = act([RUNS, RUNS, ended(progress=said)], [said[:1], said[:1], []])
     assert printed == ["spark-a: ramp: a", "spark-a: burst: b", "spark-a: long: c"]
     assert result["ok"] and not result.get("failed") and "ansible_job_id" not in result
-    assert asked[0][1]["progress_file"] == "/tmp/x/progress" and asked[0][2] == 3600 + engine_warmup.SPARE_S
+    assert asked[0][1]["progress_file"] == "/tmp/x/progress" and asked[0][2] == 3600 + live_job.SPARE_S
     assert asked[-1][1]["mode"] == "cleanup"
 
 
@@ -119,3 +121,20 @@ def test_a_node_that_does_not_answer_any_more_is_given_up(act):
 def test_check_mode_starts_no_job(act):
     result, printed, asked = act([], [], check_mode=True)
     assert (result["ok"], printed, len(asked)) == (None, [], 1)
+
+
+def test_the_rounds_of_the_proof_are_printed_as_they_end(act):
+    said = [
+        "one by one: proven, 3 of 3 answers right (0.9 s)",
+        "draft: not asked, the release does not speculate",
+    ]
+    done = {**ended(progress=said), "conclusion": {"outcome": "proven", "reason": "3 of 3"}}
+    result, printed, asked = act([RUNS, done], [said[:1], []], kind=engine_proof, args=PROOF)
+    assert printed == [f"spark-a: {line}" for line in said]
+    assert result["conclusion"]["outcome"] == "proven"
+    assert (asked[0][1]["progress_file"], asked[0][2]) == ("/tmp/x/progress", 600 + live_job.SPARE_S)
+
+
+def test_the_proof_asks_in_check_mode_too(act):
+    result, _, asked = act([], [], check_mode=True, kind=engine_proof, args=PROOF)
+    assert [module for module, *_rest in asked] == [engine_proof.MODULE]
