@@ -5,22 +5,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import yaml
 from ansible.plugins.action import ActionBase
 from ansible_collections.tandem.spark.plugins.module_utils import engine_config
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import UNITS
-from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding, worst_first
+from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
 from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
-from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
-from ansible_collections.tandem.spark.plugins.plugin_utils import variables
-from ansible_collections.tandem.spark.plugins.plugin_utils.group import Rank
-from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, node_plan, plan_group
+from ansible_collections.tandem.spark.plugins.plugin_utils import planning
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, node_plan
 from ansible_collections.tandem.spark.plugins.plugin_utils.report import report
-
-ROLES = Path(__file__).parents[2] / "roles"
-PROFILE_FILES = ROLES / "profile" / "files"
 
 
 class ActionModule(ActionBase):
@@ -35,22 +27,13 @@ class ActionModule(ActionBase):
         problem = self._no_rank(me, group, hosts, hostvars)
         if problem:
             return {**result, "failed": True, "msg": problem}
-        known = variables.declared(ROLES)
-        given = {host: self._public(hostvars[host]) for host in hosts}
-        findings = list(variables.check(known, given))
-        effective = {host: variables.effective(known, given[host]) for host in hosts}
-        findings += variables.differing(effective)
-        profile = self._profile(effective[hosts[0]], findings)
-        if profile:
-            ranks = [
-                Rank(number, host, effective[host], self._node(hostvars[host]))
-                for number, host in enumerate(hosts)
-            ]
-            try:
-                plan = plan_group(group, ranks, profile)
-            except PlanError as error:
-                return {**result, "failed": True, "msg": str(error)}
-            findings += plan.findings
+        nodes = {host: self._node(hostvars[host]) for host in hosts}
+        given = {host: planning.public(hostvars[host]) for host in hosts}
+        try:
+            made = planning.make(group, hosts, given, nodes)
+        except PlanError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        effective, findings, profile = made.effective, made.findings, made.profile
         result["findings"] = [each.as_dict() for each in worst_first(findings)]
         if any(each.severity == "error" for each in findings):
             result.update(
@@ -59,6 +42,7 @@ class ActionModule(ActionBase):
                 + report(findings),
             )
             return result
+        ranks, plan = made.ranks, made.plan
         rank = ranks[hosts.index(me)]
         path = effective[hosts[0]]["tandem_checkpoint_path"] or profile["checkpoint"]["path"]
         result.update(
@@ -95,24 +79,5 @@ class ActionModule(ActionBase):
         return None
 
     @staticmethod
-    def _public(values) -> dict:
-        return {name: values[name] for name in values if name.startswith(variables.PREFIX)}
-
-    @staticmethod
     def _node(values):
         return (values.get("__tandem_node") or {}).get("node")
-
-    @staticmethod
-    def _profile(values: dict, findings: list[Finding]) -> dict | None:
-        name = values["tandem_profile"]
-        schema = yaml.safe_load((PROFILE_FILES / "profile_schema.yml").read_text())
-        folder = PROFILE_FILES / "profiles"
-        try:
-            return profiles.load(name, folder, values["tandem_profile_overrides"] or {}, schema)
-        except profiles.UnknownProfile:
-            findings.append(
-                finding("plan.profile.unknown", name=name, known=", ".join(profiles.names(folder)))
-            )
-        except profiles.ProfileError as why:
-            findings.append(finding("plan.profile.wrong", name=name, why=why))
-        return None

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ansible_collections.tandem.spark.plugins.plugin_utils.doctor import unequal_releases
+
 COLUMNS = ("rank", "host", "unit", "release", "proof", "stage", "last event")
 Look = Mapping[str, Any]  # what status_info returned, or why it could not
 
@@ -54,10 +56,8 @@ def _reasons(host: str, look: Look) -> Iterator[str]:
 
 
 def _releases(group: Mapping[str, Look]) -> Iterator[str]:
-    current = {host: look["status"]["release"]["current"] for host, look in group.items() if "status" in look}
-    if len(set(current.values())) > 1:
-        told = ", ".join(f"{host} has {release or 'none'}" for host, release in current.items())
-        yield f"error: the ranks do not have one release: {told}. Run site.yml, which brings them to one."
+    for found in unequal_releases({host: look["status"] for host, look in group.items() if "status" in look}):
+        yield f"{found.severity}: {found.summary}. {found.remedy}."
 
 
 def status_table(looks: Mapping[str, Look]) -> str:

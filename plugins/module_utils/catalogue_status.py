@@ -74,6 +74,13 @@ ENTRIES = {
         PROVE,
         fixed_by="engine",
     ),
+    "status.release.unequal": Entry(
+        "error",
+        "group",
+        "The ranks do not have one release: {releases}",
+        "Run site.yml on the controller, which brings them to one",
+        fixed_by="engine",
+    ),
     "status.proof.none": Entry(
         "error",
         "node",

@@ -366,4 +366,4 @@ def test_ranks_of_two_releases_are_not_as_proven():
     older = engine(current="old", applied="old")
     looks = {"spark-a": looked(seen()), "spark-b": looked(worker(engine=older))}
     assert not_as_proven(looks) == ["spark-a", "spark-b"]
-    assert "the ranks do not have one release: spark-a has new, spark-b has old" in status_table(looks)
+    assert "The ranks do not have one release: spark-a has new, spark-b has old" in status_table(looks)

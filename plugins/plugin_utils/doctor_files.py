@@ -1,0 +1,92 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor is asked for besides its page: a query, files on the controller (controller only)."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+try:
+    import jmespath
+except ImportError:
+    jmespath = None  # query() says so
+
+PREFIX = "tandem_doctor_"
+
+
+class DoctorError(Exception):
+    """What was found, what was wanted and what to do."""
+
+
+def collection() -> str:
+    """The version of this collection: from its manifest, in a checkout from galaxy.yml."""
+    root = Path(__file__).parents[2]
+    for name, path in (("MANIFEST.json", ("collection_info", "version")), ("galaxy.yml", ("version",))):
+        try:
+            found: Any = yaml.safe_load((root / name).read_text(encoding="utf-8"))
+            for key in path:
+                found = found[key]
+            return str(found)
+        except (OSError, KeyError, TypeError, yaml.YAMLError):
+            continue
+    return "unknown"
+
+
+def unknown_options(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """A misspelled `-e tandem_doctor_...` would be passed over without a word."""
+    told = []
+    for name in sorted(each for each in names if each.startswith(PREFIX) and each not in known):
+        near = difflib.get_close_matches(name, list(known), n=1)
+        told.append(
+            f"{name} is no variable of the doctor. {'Did you mean' if near else 'It knows'} {', '.join(near or known)}."
+        )
+    return told
+
+
+def query(expression: str, report: Mapping[str, Any]) -> Any:
+    """The answer of a jmespath expression; DoctorError where it is none."""
+    if jmespath is None:
+        raise DoctorError(
+            "The controller's Python has no jmespath, which tandem_doctor_query needs. Install it with "
+            "`pip install --require-hashes -r requirements/runtime.txt`."
+        )
+    try:
+        return jmespath.search(expression, report)
+    except (jmespath.exceptions.JMESPathError, TypeError, ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())
+        raise DoctorError(
+            f"tandem_doctor_query {expression!r} is no jmespath expression that can be used ({why}). "
+            "One that can is: findings[?severity=='error'].[hosts, id]"
+        ) from error
+
+
+def as_json(report: Mapping[str, Any]) -> bytes:
+    return (json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(
+        "utf-8", "replace"
+    )
+
+
+def write(path: str, content: bytes) -> None:
+    """Replace a file of the controller, readable by its owner only: it names machines and their addresses."""
+    target = Path(os.path.expanduser(path))
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".doctor-", delete=False) as stream:
+            temporary = Path(stream.name)
+            stream.write(content)
+        temporary.replace(target)
+    except OSError as error:
+        if temporary:
+            temporary.unlink(missing_ok=True)
+        raise DoctorError(
+            f"{path} cannot be written: {error.strerror or error}. Name a file in a folder that is there."
+        ) from error

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From an inventory and the looks at its nodes to the plan of a group and all that is wrong (controller only)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
+from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
+from ansible_collections.tandem.spark.plugins.plugin_utils import variables
+from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import plan_group
+
+ROLES = Path(__file__).parents[2] / "roles"
+PROFILE_FILES = ROLES / "profile" / "files"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """effective: every public variable of each host as it counts. profile and plan are None where they are unusable."""
+
+    effective: Mapping[str, Mapping[str, Any]]
+    ranks: Sequence[Rank]
+    profile: dict | None
+    plan: GroupPlan | None
+    findings: list[Finding]
+
+
+def public(values: Mapping) -> dict:
+    """The tandem_* variables of a host."""
+    return {name: values[name] for name in values if name.startswith(variables.PREFIX)}
+
+
+def make(group: str, hosts: Sequence[str], given: Mapping[str, Mapping], nodes: Mapping[str, Any]) -> Planned:
+    """`given`: the tandem_* variables of each host; `nodes`: what node_info saw of it, None where nothing did.
+
+    PlanError where the controller cannot plan at all.
+    """
+    known = variables.declared(ROLES)
+    findings = list(variables.check(known, given))
+    effective = {host: variables.effective(known, given[host]) for host in hosts}
+    findings += variables.differing(effective)
+    profile = _profile(effective[hosts[0]], findings)
+    ranks = [Rank(number, host, effective[host], nodes.get(host)) for number, host in enumerate(hosts)]
+    plan = plan_group(group, ranks, profile) if profile else None
+    return Planned(effective, ranks, profile, plan, findings + (plan.findings if plan else []))
+
+
+def _profile(values: Mapping, findings: list[Finding]) -> dict | None:
+    name = values["tandem_profile"]
+    schema = yaml.safe_load((PROFILE_FILES / "profile_schema.yml").read_text())
+    folder = PROFILE_FILES / "profiles"
+    try:
+        return profiles.load(name, folder, values["tandem_profile_overrides"] or {}, schema)
+    except profiles.UnknownProfile:
+        findings.append(finding("plan.profile.unknown", name=name, known=", ".join(profiles.names(folder))))
+    except profiles.ProfileError as why:
+        findings.append(finding("plan.profile.wrong", name=name, why=why))
+    return None
