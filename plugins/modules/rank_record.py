@@ -13,6 +13,8 @@ author: tandem.spark contributors (@tandem-spark)
 description:
   - Writes the record of a release under the driver, kernel and boot options that the rank runs with now, marks the
     release as the one proven last where it was, and adds a line to C(/var/lib/tandem/history.jsonl).
+  - Once a release is proven, old releases and the environments that only they used are removed. What runs, what was
+    proven last, the four proven before and the four written last stay.
 attributes:
   check_mode:
     description: Says that it would be written.
@@ -69,12 +71,18 @@ record:
   returned: always
   type: str
   sample: /var/lib/tandem/proofs/0123456789abcdef.5b41e6d0.json
+removed:
+  description: The old releases and environments below C(/opt/tandem) that were removed.
+  returned: always
+  type: list
+  elements: str
+  sample: [releases/89abcdef01234567, runtime/75efc079c7ed]
 """
 
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import engine_state, files, records
+from ansible_collections.tandem.spark.plugins.module_utils import engine_state, files, old_releases, records
 
 ROOT = Path("/")
 
@@ -100,12 +108,18 @@ def main() -> None:
     event = record.pop("event")
     runs_as = engine_state.runs_as(ROOT, engine_state.units())
     path = records.proof_path(ROOT, record["digest"], runs_as)
+    removed: list[str] = []
     try:
         if not module.check_mode:
             records.write(ROOT, event, record, runs_as)
+            if record["outcome"] == "proven":
+                removed, troubles = old_releases.prune(ROOT)
+                for trouble in troubles:
+                    module.warn(trouble)
     except files.FilesError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=True, record=str(path) if record["outcome"] in ("proven", "rejected") else None)
+    kept = record["outcome"] in ("proven", "rejected")
+    module.exit_json(changed=True, record=str(path) if kept else None, removed=removed)
 
 
 if __name__ == "__main__":
