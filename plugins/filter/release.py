@@ -27,7 +27,27 @@ def restart_reasons(engines: Mapping[str, Mapping], units: Mapping[str, str], di
             reasons.append(f"{host} has never proved release {digest}")
         elif unit.get("active") != "active" and not starts:
             reasons.append(f"{units[host]} on {host} is {unit.get('active') or 'missing'}")
-    return reasons
+    return reasons or _parted(engines)
+
+
+def _start(ran_as: Mapping | None) -> str | None:
+    return (ran_as or {}).get("invocation_id")
+
+
+def _parted(engines: Mapping[str, Mapping]) -> list[str]:
+    """One rank was started anew beside another that still runs as it was proven: no engine takes a rank back."""
+    as_proven = {
+        host: _start(engine["runs_as"]) is not None
+        and _start(engine["runs_as"]) == _start((engine["proof"] or {}).get("ran_as"))
+        for host, engine in engines.items()
+    }
+    anew = " and ".join(host for host, same in as_proven.items() if not same)
+    old = " and ".join(host for host, same in as_proven.items() if same)
+    return (
+        [f"the rank on {anew} was started anew, and that on {old} does not take it back"]
+        if anew and old
+        else []
+    )
 
 
 def stale_proofs(engines: Mapping[str, Mapping]) -> list[str]:

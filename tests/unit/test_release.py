@@ -33,16 +33,19 @@ def engine(
     proved_as="now",
     runs_as="now",
     proven=(),
+    start="1",
+    proved_start="1",
 ):
     circumstances = {"driver": "580.142", "kernel": "6.17.0-1014"}
-    proof = None if proved_as is None else {"ran_as": {"boot_id": proved_as, **circumstances}}
+    ran_as = {"boot_id": proved_as, "invocation_id": proved_start, **circumstances}
+    proof = None if proved_as is None else {"ran_as": ran_as}
     return {
         "current": current,
         "applied": applied,
         "proof": proof,
         "proven_as": [],
         "rejected": {},
-        "runs_as": {"boot_id": runs_as, **circumstances},
+        "runs_as": {"boot_id": runs_as, "invocation_id": start, **circumstances},
         "proven": [{"digest": digest} for digest in proven],
         "units": {unit: {"active": active, "sub": sub}},
     }
@@ -71,8 +74,31 @@ def test_a_change_on_one_rank_restarts_the_group(worker, word):
     assert "b" in reason and word in reason
 
 
-def test_a_rank_that_starts_after_a_reboot_is_left_to_start():
-    assert restart_reasons(pair(active="activating", sub="start-pre"), UNITS, "new") == []
+def starts(**of_each):
+    return {host: engine(UNITS[host], **changes) for host, changes in of_each.items()}
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        {"start": "2"},
+        {"start": None, "active": "activating", "sub": "start-pre"},
+        {"start": "2", "proved_as": None},
+    ],
+)
+def test_a_rank_that_was_started_anew_beside_another_restarts_the_group(worker):
+    (reason,) = restart_reasons(starts(a={}, b=worker), UNITS, "new")
+    assert reason == "the rank on b was started anew, and that on a does not take it back"
+    (reason,) = restart_reasons(starts(a=worker, b={}), UNITS, "new")
+    assert "on a was started anew" in reason
+
+
+def test_ranks_that_were_all_started_anew_are_left_to_start():
+    """As after a reboot of all nodes, some of which still prepare their start."""
+    starting = {"active": "activating", "sub": "start-pre", "start": None}
+    assert restart_reasons(starts(a={"start": "2"}, b={"start": "2"}), UNITS, "new") == []
+    assert restart_reasons(starts(a={"start": "2"}, b=starting), UNITS, "new") == []
+    assert restart_reasons(starts(a=starting, b=starting), UNITS, "new") == []
 
 
 def test_a_group_can_go_back_to_what_every_rank_proved():
