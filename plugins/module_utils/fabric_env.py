@@ -145,16 +145,20 @@ def _sockets(rails: Sequence[PlannedRail]) -> dict[str, str]:
     }
 
 
-def _rdma(rails: Sequence[PlannedRail], machine: Machine) -> tuple[dict[str, str], str, list[Finding]]:
-    named = [rail for rail in rails if rail.hca]
-    if not named:
-        return {}, "no rail names an HCA: sockets only", []
+def chosen(named: Sequence[PlannedRail], devices: Sequence[Device]) -> tuple[Selection, list[Finding]]:
+    """The HCAs of rails that name one, each with the GID index of the rail's own address."""
     wish = fabric_wish.Wish(
         subnets=tuple(rail.address.network for rail in named),
         hcas=("=" + ",".join(str(rail.hca) for rail in named),),
     )
-    around = fabric_wish.Surroundings({rail.netdev: (rail.address,) for rail in named})
-    selection, notes = select(machine.devices, wish, around)
+    return select(devices, wish, fabric_wish.Surroundings({rail.netdev: (rail.address,) for rail in named}))
+
+
+def _rdma(rails: Sequence[PlannedRail], machine: Machine) -> tuple[dict[str, str], str, list[Finding]]:
+    named = [rail for rail in rails if rail.hca]
+    if not named:
+        return {}, "no rail names an HCA: sockets only", []
+    selection, notes = chosen(named, machine.devices)
     problems = [f"{note.summary}. {note.remedy}." for note in notes if note.severity == "error"]
     problems += _not_as_planned(named, selection)
     if problems:
