@@ -22,6 +22,8 @@ from rails_tests import (  # noqa: F401 - pytest collects them from here
 from conftest import site
 
 
-def test_the_pair_is_as_it_was():
+def test_a_pair_of_which_one_rank_was_rebooted_is_restarted_at_once():
+    """The head still says that it is healthy, and does not take its worker back."""
     run = site()
     assert run.code == 0, run.text
+    assert "was started anew, and that on" in run.text
