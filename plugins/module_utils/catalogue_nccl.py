@@ -161,9 +161,24 @@ ENTRIES = {
         fixed_by="fabric",
     ),
     "nccl.qp.gid": _error(
-        "The GID that was chosen is empty or cannot reach the peer's",
-        "Compare the GIDs on both nodes (`show_gids`): a GID of :: is an empty index. Address the rails with the "
-        "fabric role and leave NCCL_IB_GID_INDEX unset unless one index is right everywhere",
+        "The GID that was chosen cannot reach the peer's",
+        "Compare the GIDs on both nodes (`show_gids`). Address the rails with the fabric role and leave "
+        "NCCL_IB_GID_INDEX unset unless one index is right everywhere",
+        FIELD,
+        scope="group",
+        fixed_by="fabric",
+    ),
+    "nccl.qp.gid_own": _error(
+        "The GID index that this rank uses is empty on its own HCA",
+        "Mend this node, not its peer: `tandem fabric --env` says which index is right. Leave NCCL_IB_GID_INDEX out "
+        "of every configuration, since it is read anew at each start",
+        FIELD,
+        fixed_by="fabric",
+    ),
+    "nccl.qp.gid_peer": _error(
+        "The peer told an empty GID: the GID index that it uses is empty on its HCA",
+        "Mend the peer, not this node: on it `tandem fabric --env` says which index is right now. Leave "
+        "NCCL_IB_GID_INDEX out of every configuration, since it is read anew at each start",
         FIELD,
         scope="group",
         fixed_by="fabric",

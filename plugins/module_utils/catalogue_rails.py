@@ -104,6 +104,14 @@ ENTRIES = {
         "Read `networkctl status {netdev}` or `nmcli device show {netdev}`, and "
         "`journalctl -b -u systemd-networkd -u NetworkManager`; the change was undone",
     ),
+    "fabric.peer.one_of_several": Entry(
+        "error",
+        "group",
+        "{peer} does not answer on {netdev}, which must reach {peers}",
+        "Run `ping -c 3 -I {netdev} {peer}` on this node. More than two nodes need a switch between them: in a ring "
+        "or mesh of cables no rail reaches every peer, NCCL must know of it, and this collection does not set that up",
+        source="eugr/spark-vllm-docker#252",
+    ),
     "fabric.peer.path_mtu": Entry(
         "error",
         "group",

@@ -18,6 +18,9 @@ FAULTS = tuple(
         ("nccl.memory.registration", r"ibv_reg_\w+ failed(?: with error)?:? Cannot allocate memory"),
         # NCCL prints errno and text of ibv_modify_qp: 110 the peer is silent; 22, 61, 101, 113 are a GID without way.
         ("nccl.qp.timeout", r"ibv_modify_qp failed(?: with|:) (?:error )?(?:110 )?Connection timed out"),
+        # A GID of :: is an empty index: this rank's own, or the one that its peer told of itself.
+        ("nccl.qp.gid_own", r"ibv_modify_qp failed.*local GID ::(?![0-9A-Fa-f])"),
+        ("nccl.qp.gid_peer", r"ibv_modify_qp failed.*remote GID ::(?![0-9A-Fa-f])"),
         ("nccl.qp.gid", r"ibv_modify_qp failed"),
         # IBV_WC_RETRY_EXC_ERR is 12, IBV_WC_RNR_RETRY_EXC_ERR 13; before 2.28 the number stands alone.
         ("nccl.qp.timeout", r"Got completion .*status=(?:\(?[\w ]+\)?)?\(?1[23]\b"),

@@ -49,6 +49,9 @@ def _explain(host: Host, silent: Sequence[tuple[Rail, str]]) -> list[Finding]:
         if answered:
             values = {"mtu": rail.mtu, "payload": rail.mtu - PING_OVERHEAD}
             found.append(finding("fabric.peer.path_mtu", peer=peer, netdev=rail.netdev, **values))
+        elif len(rail.peers) > 1:
+            several = ", ".join(rail.peers)
+            found.append(finding("fabric.peer.one_of_several", peer=peer, netdev=rail.netdev, peers=several))
         else:
             found.append(finding("fabric.peer.no_answer", peer=peer, netdevs=rail.netdev))
     return found

@@ -19,6 +19,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.nccl_notes import jud
 from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
 
 A, B = "spark-a:501:501 [0] NCCL INFO ", "spark-b:602:602 [0] NCCL INFO "
+QP = "Call to ibv_modify_qp failed with"
 VERSION = "NCCL version 2.30.7+cuda13.2"
 IB = "NET/IB : Using [0]rocep1s0f0:1/RoCE [1]roceP2p1s0f0:1/RoCE [RO]; OOB enp1s0f0np0:192.168.177.1<0>"
 IB_RAILS = (
@@ -128,6 +129,33 @@ def test_several_ranks_in_one_log_also_within_one_line():
         assert (log.transport, len(log.devices)) == ("ib", 4)
 
 
+FULL_27 = "ncclCommInitRankConfig comm 0x4f00 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId f01000 commId 0x77"
+DEVICE = (
+    "NET/IB: [0] mlx5_0:uverbs0:1/RoCE provider=Mlx5 speed=200000 context=0x77 pciPath=/sys/devices/pci0 ar=0"
+)
+VIRTUAL = "NET/IB : Made virtual device [0] name=rocep1s0f0 speed=200000 ndevs=1"
+
+
+@pytest.mark.parametrize(
+    ("version", "lines"),
+    [
+        ("2.27.7", [DEVICE, VIRTUAL, "Initialized NET plugin IB", f"{FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
+        ("2.28.9", [DEVICE, VIRTUAL, "Initialized NET plugin IB", "Assigned NET plugin IB to comm", f"{FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
+        ("2.29.7", [DEVICE, VIRTUAL, "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
+        ("2.30.4", [f"{DEVICE} oooRqSize=0", VIRTUAL, "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *via("NET/IB/0(0)", "NET/IB/1(1)"), RINGS, f"{FULL_27} - Init COMPLETE"]),
+        ("2.30.7", [f"{DEVICE} oooRqSize=0", f"{VIRTUAL} rail=0 plane=0", "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
+    ],
+)  # fmt: skip
+def test_a_start_reads_the_same_in_every_release(version, lines):
+    log = read_log(say(f"NCCL version {version}+cuda13.2", IB, *lines))
+    assert (log.version, log.transport, log.gdr, log.plugin, log.errors) == (version, "ib", False, None, [])
+    assert [(each["name"], each["channels"]) for each in log.as_dict()["devices"]] == [
+        ("rocep1s0f0", 2),
+        ("roceP2p1s0f0", 2),
+    ]
+    assert judge(log, None, "ib") == []
+
+
 @pytest.mark.parametrize(
     ("line", "version"),
     [
@@ -164,7 +192,12 @@ WARN = "spark-a:501:777 [0] misc/ibvwrap.cc:309 NCCL WARN "
     [
         (PRELOAD, "nccl.preload.ignored"),
         (WARN + "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "nccl.memory.registration"),
-        (WARN + "Call to ibv_modify_qp failed with 22 Invalid argument, on dev rocep1s0f0:1, curr state INIT, next state RTR, local GID index 3, local GID ::, remote GID ::", "nccl.qp.gid"),
+        (WARN + "Call to ibv_modify_qp failed with 22 Invalid argument, on dev rocep1s0f0:1, curr state INIT, next state RTR, local GID index 3, local GID ::, remote GID ::", "nccl.qp.gid_own"),
+        # Case 001: our index is empty, or the peer's.
+        (WARN + f"{QP} 61 No data available, on dev p:1, curr state INIT, next state RTR, local GID ::, remote GID ::ffff:192.168.178.2", "nccl.qp.gid_own"),
+        (WARN + f"{QP} 22 Invalid argument, on dev p:1, curr state INIT, next state RTR, local GID ::ffff:192.168.177.2, remote GID ::", "nccl.qp.gid_peer"),
+        (WARN + f"{QP} 101 Network is unreachable, on dev p:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:192.168.177.2, remote GID ::ffff:10.0.0.1", "nccl.qp.gid"),
+        (WARN + f"{QP} 110 Connection timed out, on dev p:1, curr state INIT, next state RTR, local GID ::ffff:192.168.177.2, remote GID ::ffff:169.254.60.1", "nccl.qp.timeout"),
         (WARN + "Call to ibv_modify_qp failed with 61 No data available, on dev rocep1s0f0:1", "nccl.qp.gid"),
         ("ibv_modify_qp failed: Network unreachable", "nccl.qp.gid"),
         (WARN + "Call to ibv_modify_qp failed with 110 Connection timed out, on dev rocep1s0f0:1", "nccl.qp.timeout"),
