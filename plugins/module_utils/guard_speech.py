@@ -20,17 +20,16 @@ import json
 import os
 import socket
 import stat
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from .guard_listener import Listener
 from .guard_rules import Order, Report, as_dict, read
 
 PORT = 25001
 LIMIT_S = 2.0  # for a whole exchange
 LARGEST = 8192  # bytes of a line
-_MOST_AT_ONCE = 16
 _SHORTEST_SECRET = 32
 _NONCE_BYTES = 16
 _TELL_AGAIN_S = 600.0
@@ -153,46 +152,14 @@ class Ear:
         limit_s: float = LIMIT_S,
     ):
         self._secret, self._hear, self._say, self._limit_s = secret, hear, say, limit_s
-        self._seats = threading.BoundedSemaphore(_MOST_AT_ONCE)
         self._told: dict[tuple[str, str], float] = {}
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # The address of a rail may come later than this process, and go while it listens.
-        self._socket.setsockopt(socket.IPPROTO_IP, getattr(socket, "IP_FREEBIND", 15), 1)
-        self._socket.bind(address)
-        self._socket.listen(_MOST_AT_ONCE)
-        self.address = self._socket.getsockname()
-
-    def start(self) -> None:
-        threading.Thread(target=self._listen, name="ear", daemon=True).start()
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                connection, peer = self._socket.accept()
-            except OSError:
-                if self._socket.fileno() < 0:
-                    return
-                time.sleep(0.1)  # out of file descriptors, for now
-                continue
-            if not self._seats.acquire(blocking=False):
-                connection.close()
-                continue
-            threading.Thread(target=self._serve, args=(connection, peer[0]), daemon=True).start()
+        self.listener = Listener(address, self._serve)
 
     def _serve(self, connection: socket.socket, peer: str) -> None:
         try:
-            with connection:
-                self._exchange(_Line(connection, self._limit_s))
-        except OSError:
-            pass  # a rank that hung up or was slow is silent, of which the rules tell
+            self._exchange(_Line(connection, self._limit_s))
         except (SpeechError, ValueError) as error:
             self._refuse(peer, str(error))
-        finally:
-            self._seats.release()
 
     def _refuse(self, peer: str, why: str) -> None:
         now = time.monotonic()

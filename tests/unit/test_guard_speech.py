@@ -27,18 +27,18 @@ class Head:
         self.heard: list[Report] = []
         self.said: list[str] = []
         self.ear = speech.Ear(("127.0.0.1", 0), SECRET, self._hear, self.said.append, limit_s)
-        self.address = self.ear.address
+        self.address = self.ear.listener.address
 
     def _hear(self, report: Report) -> Order:
         self.heard.append(report)
         return ORDER
 
     def __enter__(self) -> Head:
-        self.ear.start()
+        self.ear.listener.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.ear.close()
+        self.ear.listener.close()
 
     def still_listens(self) -> bool:
         return speech.call(self.address, SECRET, REPORT) == ORDER
