@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from settings import Lab, LabError
@@ -24,31 +26,47 @@ PROGRAMS = {  # program: Debian package
     "ssh-keygen": "openssh-client",
     "systemd-nspawn": "systemd-container",
 }
+VM_PROGRAMS = {"mke2fs": "e2fsprogs", "qemu-img": "qemu-utils", "qemu-system-x86_64": "qemu-system-x86"}
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")  # Ubuntu has it in a package only
 
 
-def missing_packages() -> list[str]:
-    packages = {package for program, package in PROGRAMS.items() if shutil.which(program) is None}
+@dataclass(frozen=True)
+class Needs:
+    """What a lab asks of the machine. programs: Debian packages by program; installed_by: the way to get them."""
+
+    programs: Mapping[str, str]
+    disk_gib: float
+    memory_gib: float
+    installed_by: str
+
+
+NODES = Needs(PROGRAMS, DISK_GIB, MEMORY_GIB, "'lab.py prepare' or 'make rehearse'")
+# The image, its tree while it is built, and two guests of 1 GiB with what emulates them.
+VMS = Needs({**PROGRAMS, **VM_PROGRAMS}, 5, 4, "'vms.py prepare' or 'make rdma'")
+
+
+def missing_packages(needs: Needs = NODES) -> list[str]:
+    packages = {package for program, package in needs.programs.items() if shutil.which(program) is None}
     return sorted(packages | ({"debian-archive-keyring"} if not KEYRING.exists() else set()))
 
 
-def prepare(lab: Lab) -> None:
+def prepare(lab: Lab, needs: Needs = NODES) -> None:
     """Install what is missing, or say what cannot be helped."""
     require_root()
-    if packages := missing_packages():
+    if packages := missing_packages(needs):
         if shutil.which("apt-get") is None:
             raise LabError(f"no apt-get, and missing {' '.join(packages)}: use Debian or Ubuntu")
         print(f"installing {' '.join(packages)}", flush=True)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run(["apt-get", "-qq", "update"], env=environment)
         run(["apt-get", "-qq", "install", "--no-install-recommends", *packages], env=environment)
-    check(lab)
+    check(lab, needs)
 
 
-def check(lab: Lab) -> None:
+def check(lab: Lab, needs: Needs = NODES) -> None:
     """Raise LabError with everything that is missing, in one line."""
     require_root()
-    if complaints := [complaint for complaint in complaints_about(lab) if complaint]:
+    if complaints := [complaint for complaint in complaints_about(lab, needs) if complaint]:
         raise LabError("this machine cannot run a lab: " + "; ".join(complaints))
 
 
@@ -57,23 +75,21 @@ def require_root() -> None:
         raise LabError("not root: a lab makes network namespaces and mounts; run it as root, or with sudo")
 
 
-def complaints_about(lab: Lab) -> list[str]:
-    packages = missing_packages()
+def complaints_about(lab: Lab, needs: Needs) -> list[str]:
+    packages = missing_packages(needs)
     return [
-        f"missing {' '.join(packages)}: 'lab.py prepare' or 'make rehearse' installs them"
-        if packages
-        else "",
+        f"missing {' '.join(packages)}: {needs.installed_by} installs them" if packages else "",
         ""
         if can_unshare()
         else "no new network and mount namespaces: in a container, run it with --privileged",
         "" if has_cgroup2() else "no cgroup2: boot a kernel of 5.14 or later that has it",
         shortage(
             "disk",
-            DISK_GIB,
+            needs.disk_gib,
             free_disk(lab.home),
             f"free some on the file system of {lab.home}, or set LAB_DIR",
         ),
-        shortage("memory", MEMORY_GIB, available_memory(), "stop something, or use a larger machine"),
+        shortage("memory", needs.memory_gib, available_memory(), "stop something, or use a larger machine"),
     ]
 
 

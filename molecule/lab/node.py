@@ -102,9 +102,9 @@ def wait_for_ssh(node: Node, timeout_s: float = BOOT_TIMEOUT_S) -> None:
         wait_until(answers, timeout_s, f"ssh of {node.name}; its console is in {node.console}")
 
 
-def greets(address: str) -> bool:
+def greets(address: str, timeout_s: float = 0.5) -> bool:
     try:
-        with socket.create_connection((address, 22), timeout=0.5) as connection:
+        with socket.create_connection((address, 22), timeout=timeout_s) as connection:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
@@ -120,8 +120,11 @@ def reboot(node: Node) -> None:
 
 def init(node: Node) -> int | None:
     """The host's number for the node's process 1: number 1 of a process namespace right below the host's."""
-    files = node.cgroup.rglob("cgroup.procs")
-    for pid in [pid for file in files for pid in file.read_text().split()]:
+    pids: list[str] = []
+    for file in node.cgroup.rglob("cgroup.procs"):
+        with suppress(OSError):  # a group that ends at this moment says "no such device"
+            pids += file.read_text().split()
+    for pid in pids:
         with suppress(FileNotFoundError, ProcessLookupError):
             numbers = Path(f"/proc/{pid}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()
             if len(numbers) == 2 and numbers[1] == "1":
