@@ -77,6 +77,12 @@ class ActionModule(ActionBase):
         files = {}
         if wanted["json"]:
             files[wanted["json"]] = doctor_files.as_json(report)
+        if wanted["bundle"]:
+            names = doctor_files.names(report, task_vars["hostvars"], task_vars["groups"])
+            try:
+                files[wanted["bundle"]] = doctor_files.bundle(wanted["bundle"], report, names)
+            except doctor_files.DoctorError as error:
+                trouble.append(str(error))
         return files
 
     @staticmethod

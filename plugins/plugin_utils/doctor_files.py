@@ -6,14 +6,25 @@
 from __future__ import annotations
 
 import difflib
+import getpass
+import io
 import json
 import os
+import socket
+import tarfile
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.tandem.spark.plugins.plugin_utils.anonymise import (
+    SECRET_KEY,
+    Anonymiser,
+    Names,
+    names_in,
+)
+from ansible_collections.tandem.spark.plugins.plugin_utils.doctor_page import page
 
 try:
     import jmespath
@@ -73,6 +84,69 @@ def as_json(report: Mapping[str, Any]) -> bytes:
     return (json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(
         "utf-8", "replace"
     )
+
+
+def bundle(path: str, report: Mapping[str, Any], names: Names) -> bytes:
+    """The report for others to read: JSON, or a tar.gz of it and of its page, by the name of the file.
+
+    DoctorError where a known name or secret is still in it.
+    """
+    hidden = Anonymiser(names)
+    told = {**hidden.tree(report), "anonymised": True}
+    parts = {"doctor.json": as_json(told), "doctor.txt": f"{page(told)}\n".encode()}
+    left = hidden.leaks("\n".join(part.decode() for part in parts.values()))
+    if left:
+        raise DoctorError(
+            f"{path} was not written: a {' and a '.join(left)} would still have been in it. Report that without one."
+        )
+    if path.endswith(".json"):
+        return parts["doctor.json"]
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, content in parts.items():
+            member = tarfile.TarInfo(name)  # without an owner or a time
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def names(
+    report: Mapping[str, Any], hostvars: Mapping[str, Mapping], groups: Mapping[str, Iterable[str]]
+) -> Names:
+    """Every name that this run knows: of the inventory, of what the nodes told, and of this controller."""
+    known: dict[str, list[str]] = {
+        "hosts": [socket.gethostname()],
+        "users": [_user()],
+        "addresses": [],
+        "secrets": [],
+    }
+    for kind, word in names_in(report):
+        known[kind].append(word)
+    for host, values in hostvars.items():
+        known["hosts"].append(host)
+        for name in ("ansible_host", "ansible_user", "ansible_ssh_user", "ansible_become_user"):
+            kind = "users" if name.endswith("user") else "hosts"
+            known[kind] += [str(values[name])] if name in values else []
+        known["secrets"] += [value for value in _secrets(values) if isinstance(value, str)]
+    known["addresses"] += known["hosts"]
+    return Names(groups=tuple(groups), **{kind: tuple(dict.fromkeys(words)) for kind, words in known.items()})
+
+
+def _secrets(values: Mapping) -> Iterator[Any]:
+    """Values of variables whose name says so; of Ansible's own only those that it keeps secrets in."""
+    for name in values:
+        if SECRET_KEY.search(str(name)) and not str(name).endswith(("_file", "_auth_sock")):
+            try:
+                yield values[name]
+            except Exception:  # a variable that cannot be made is told to nobody
+                continue
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
 
 
 def write(path: str, content: bytes) -> None:

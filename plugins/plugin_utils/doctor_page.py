@@ -37,7 +37,7 @@ def _cut(text: str, most: int) -> str:
 def _row(host: str, looked: Mapping[str, Any]) -> tuple[str, ...]:
     node = looked["node"]
     if node is None:
-        return (host, *["unknown" if looked["reached"] else "unreachable"], *["?"] * (len(COLUMNS) - 2))
+        return (host, "?", "unknown" if looked["reached"] else "unreachable", *["?"] * (len(COLUMNS) - 3))
     driver = (node.get("driver") or {}).get("driver") or {}
     return (
         host,
