@@ -50,6 +50,19 @@ PLAN = {
 }
 
 
+# Case 051: interfaces of somebody else's machine, as images and recipes bring them along.
+BAKED = {
+    name: "enP7s7"
+    for name in (
+        "NCCL_SOCKET_IFNAME",
+        "GLOO_SOCKET_IFNAME",
+        "TP_SOCKET_IFNAME",
+        "UCX_NET_DEVICES",
+        "VLLM_HOST_IP",
+    )
+}
+
+
 @pytest.fixture
 def start(tmp_path, capsys):
     """Run `tandem fabric --env` on a tree and a plan -> (exit code, variables or None, stderr)."""
@@ -97,6 +110,13 @@ def test_a_pinned_rank(start):
         "TANDEM_MASTER_ADDR": '"192.168.177.1"',
         "TANDEM_MASTER_PORT": '"25000"',
     }
+
+
+def test_what_others_baked_in_never_reaches_a_rank(start):
+    """Case 052 too: rendezvous, message queue and gloo are all on the rail, never one of them on the LAN."""
+    code, variables, _ = start(plan={**PLAN, "nccl": {**PLAN["nccl"], **BAKED}})
+    assert code == 0 and set(BAKED) <= set(variables) and "enP7s7" not in str(variables)
+    assert variables["VLLM_HOST_IP"] == variables["TANDEM_MASTER_ADDR"]
 
 
 def test_a_moved_table_is_followed_and_a_pin_of_the_plan_is_not(start):
