@@ -101,7 +101,7 @@ class ActionModule(ActionBase):
         """What the plan of the group would stop on, or warn of; what it only tells is left to it."""
         given = {host: planning.public(hostvars[host]) for host in hosts}
         asked = {
-            host: {name: value for name, value in each.items() if name not in OPTIONS}
+            host: {name: value for name, value in each.items() if not name.startswith(doctor_files.PREFIX)}
             for host, each in given.items()
         }
         made = planning.make(group, hosts, asked, nodes)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,9 @@ def of_node(host: str, address: str, look: Look) -> list[Finding]:
     if node_of(look) is not None:
         return [_from_dict(each, host) for each in look.get("findings") or ()]
     lines = str(look.get("msg") or "it gave no answer").strip().splitlines() or ["it gave no answer"]
-    why = lines[0].strip().rstrip(".")
+    why = re.sub(r"^(Task failed: )?(Data could not be sent .* over ssh: )?", "", lines[0].strip()).rstrip(
+        "."
+    )
     if look.get("unreachable"):
         return [finding("host.node.unreachable", [host], why=why, address=address)]
     evidence = str(look.get("module_stderr") or look.get("exception") or "").strip().splitlines()[-1:]

@@ -11,9 +11,7 @@ from typing import Any
 
 WIDTH = 96
 COLUMNS = {"host": 20, "rank": 5, "kernel": 22, "driver": 11, "GiB free": 11, "GPU": 12, "rank runs": 16}
-BESIDE = (
-    "What the model answers is not asked here (playbook verify), nor what the link carries (playbook fabric)."
-)
+BESIDE = "Not asked here: what the model answers (playbook verify), what the link carries (playbook fabric)."
 
 
 def page(report: Mapping[str, Any]) -> str:

@@ -94,14 +94,20 @@ def test_unequal_engines():
     assert doctor.of_group({"spark-a": one}) == [] and doctor.of_group({}) == []
 
 
+SSH_SAID = (
+    'Task failed: Data could not be sent to remote host "192.168.50.12". Make sure this host can be reached over ssh: '
+    "Connection timed out\nmore"
+)
+
+
 @pytest.mark.parametrize(
     ("look", "expected", "words"),
     [
         (looked(), [], ""),
         (
-            {"unreachable": True, "msg": "Connection timed out\nmore"},
+            {"unreachable": True, "msg": SSH_SAID},
             ["host.node.unreachable"],
-            "Connection timed out",
+            "reached: Connection timed out",
         ),
         ({"failed": True, "msg": "Missing sudo password"}, ["host.node.failed"], "Missing sudo password"),
         (
