@@ -1,39 +1,37 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`tandem …`, the node agent. Every command is a module with NAME, HELP, ERRORS, configure() and run()."""
+"""`tandem …`, the node agent. Every command is a module with NAME, HELP, ERRORS, configure() and run().
+
+Only the named one is loaded: a unit runs several at each start, and one of them for as long as the node is up.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from . import (
-    caches_command,
-    collective_command,
-    fabric_command,
-    page_cache,
-    probe_command,
-    status_command,
-    warm_up_command,
-)
-
-COMMANDS = (
-    status_command,
-    probe_command,
-    warm_up_command,
-    fabric_command,
-    collective_command,
-    caches_command,
-    page_cache,
-)
+# {NAME: its module}
+COMMANDS = {
+    "status": "status_command",
+    "probe": "probe_command",
+    "warmup": "warm_up_command",
+    "fabric": "fabric_command",
+    "collective": "collective_command",
+    "caches": "caches_command",
+    "drop-caches": "page_cache",
+    "guard": "guard_command",
+}
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """words: what is to be understood; where it does not begin with a command, all are loaded to tell of them."""
+    named = [words[0]] if words and words[0] in COMMANDS else list(COMMANDS)
     top = argparse.ArgumentParser(prog="tandem", description="The node agent of tandem.spark.")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
+    for command in (import_module(f".{COMMANDS[name]}", __package__) for name in named):
         part = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         part.set_defaults(command=command)
         command.configure(part)
@@ -42,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command. 0: success; 1: the reason is on stderr; 2: words that cannot be understood; 130: ctrl-c."""
-    arguments = parser().parse_args(words)
+    words = sys.argv[1:] if words is None else words
+    arguments = parser(words).parse_args(words)
     try:
         return arguments.command.run(arguments)
     except arguments.command.ERRORS as error:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 FLAG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 # Each rank has its own, from the environment that `tandem fabric --env` writes at every start.
@@ -87,3 +88,13 @@ def environment_file(environment: dict) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         lines.append(f'{name}="{escaped}"\n')
     return "".join(lines)
+
+
+def read_environment(path: Path) -> dict[str, str] | None:
+    """The variables of a file that systemd reads; None where there is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and line[:1] not in "#;")
+    return {name.strip(): value.strip().strip('"') for name, _equals, value in pairs}

@@ -15,6 +15,7 @@ from . import records
 
 UNITS = ("tandem-head.service", "tandem-worker.service")
 PROPERTIES = "Id LoadState ActiveState SubState Result InvocationID MainPID ActiveEnterTimestamp".split()
+PLAN = "/etc/tandem/plan.json"
 RELEASES = "/opt/tandem/releases"
 CURRENT = "/opt/tandem/current"
 SYSTEM_UNITS = "/etc/systemd/system"
@@ -80,6 +81,12 @@ def runs_as(root: Path, known: Mapping[str, Mapping]) -> dict:
     }
 
 
+def current(root: Path) -> str | None:
+    """The release that is linked in; None where there is none."""
+    link = root / CURRENT[1:]
+    return os.path.basename(os.readlink(link)) if link.is_symlink() else None
+
+
 def manifest(root: Path, release: str | None) -> dict | None:
     """What a release that lies on this node is made of and how it is asked; None where it does not."""
     return records.read_json(root / RELEASES[1:] / release / "manifest.json") if release else None
@@ -104,16 +111,15 @@ def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
     """
     known = units() if shown is None else shown
     now = runs_as(root, known)
-    link = root / CURRENT[1:]
-    current = os.path.basename(os.readlink(link)) if link.is_symlink() else None
+    release = current(root)
     applied = _text(root / "var/lib/tandem/applied")
     return {
-        "current": current,
+        "current": release,
         "applied": applied,
         "applied_manifest": manifest(root, applied),
-        "proof": records.read_proof(root, current, now),
+        "proof": records.read_proof(root, release, now),
         "proven": _proven(root, now),
-        "proven_as": records.proven_elsewhere(root, current, now),
+        "proven_as": records.proven_elsewhere(root, release, now),
         "rejected": records.rejected(root, now),
         "runs_as": now,
         "units": known,

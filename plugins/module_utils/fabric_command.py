@@ -12,13 +12,13 @@ from pathlib import Path
 
 from . import fabric_env, files, loaded_nccl, rails
 from .engine_config import EngineConfigError, environment_file
+from .engine_state import PLAN
 from .rails_plan import RailsError
 
 NAME = "fabric"
 HELP = "write the rank's fabric environment, or undo a change of the rails"
 ERRORS = (fabric_env.FabricEnvError, files.FilesError, EngineConfigError, RailsError, OSError)
 
-PLAN = "/etc/tandem/plan.json"
 OUTPUT = "/run/tandem/fabric.env"
 
 

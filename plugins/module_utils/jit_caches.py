@@ -259,6 +259,19 @@ def mark_used(root: Path) -> None:
             pass  # it only orders what may go
 
 
+def growth_mark(root: Path, limit_s: float) -> str | None:
+    """Changes whenever something is compiled for the current release. None where that cannot be told in time."""
+    release = engine_state.current(root)
+    name = stacks_of_releases(root).get(release) if release else None
+    if not name:
+        return None
+    try:
+        size, used, whole = _size(os.path.realpath(root / CACHES / name), time.monotonic() + limit_s)
+    except OSError:
+        return None
+    return f"{size} {used}" if whole else None
+
+
 def summary(caches: list[Cache], bound_gib: float) -> Mapping[str, object]:
     """What status tells of them. Sizes in GiB."""
     return {

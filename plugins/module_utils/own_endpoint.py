@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .chat import Endpoint
-from .engine_state import CURRENT
-from .fabric_command import PLAN
+from .engine_state import CURRENT, PLAN
 from .records import read_json
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from . import files
 
 STATE = "var/lib/tandem"
+_HISTORY_BYTES = 1 << 16
 CIRCUMSTANCES = ("driver", "kernel", "boot_options")
 OUTCOMES = ("proven", "rejected", "unproven", "stopped")  # the last two are remembered in the history only
 
@@ -89,10 +90,38 @@ def write(root: Path, event: str, record: Mapping, runs_as: Mapping) -> None:
     for item in wanted:
         files.apply(item, files.look(item.path, with_content=False))
     kept = ("digest", "outcome", "reason", "seconds")
-    _append(
-        root / STATE / "history.jsonl",
-        {"at": at, "event": event, **{name: record[name] for name in kept if name in record}},
-    )
+    note(root, event, {name: record[name] for name in kept if name in record}, at)
+
+
+def note(root: Path, event: str, record: Mapping, at: str | None = None) -> None:
+    """Adds a line to the history alone. Raises files.FilesError where the disk refuses."""
+    at = at or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    _append(root / STATE / "history.jsonl", {"at": at, "event": event, **record})
+
+
+def history(root: Path, lines: int) -> tuple[list[dict], str | None]:
+    """(the last `lines` of the history, why they are not whole). No history is none: nothing was rolled out yet."""
+    try:
+        with open(root / STATE / "history.jsonl", "rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            cut = stream.tell() > _HISTORY_BYTES
+            stream.seek(-_HISTORY_BYTES if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
+            text = stream.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return [], None
+    except OSError as error:
+        return [], error.strerror or str(error)
+    entries, trouble = [], None
+    for line in text.splitlines()[1 if cut else 0 :][-lines:]:
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        if isinstance(entry, dict):
+            entries.append(entry)
+        else:
+            trouble = f"a line is no JSON object: {line[:60]!r}"
+    return entries, trouble
 
 
 def _json(content: Mapping, indent: int | None = None) -> bytes:

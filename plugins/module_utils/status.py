@@ -8,7 +8,6 @@ Each part is read by itself and may be unknown (None); none takes longer than LI
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from . import (
     own_endpoint,
     records,
 )
+from .engine_config import read_environment
 from .engine_log import EngineLog, read_log
 from .http_exchange import get_status
 
@@ -35,7 +35,6 @@ PLAN = "etc/tandem/plan.json"
 FABRIC_ENV = "run/tandem/fabric.env"
 HISTORY = "var/lib/tandem/history.jsonl"
 HISTORY_LINES = 5
-HISTORY_BYTES = 1 << 16
 # A boot writes some hundred lines; what comes after it are requests, of which the newest may tell of the end.
 BOOT_LINES, LAST_LINES = 1500, 300
 
@@ -101,7 +100,7 @@ def look(root: Path = Path("/")) -> Seen:
         caches = pool.submit(_caches, root)
         fabric = _fabric(root, plan, live)
         lines = journal.result() if journal else []
-        history, history_trouble = _history(root / HISTORY)
+        history, history_trouble = records.history(root, HISTORY_LINES)
         found, caches_trouble = caches.result()
         return Seen(
             plan=plan,
@@ -187,44 +186,9 @@ def _fabric(root: Path, plan: Mapping[str, Any] | None, live: bool) -> Fabric:
     return Fabric(env, shown, how, now)
 
 
-def read_environment(path: Path) -> dict[str, str] | None:
-    """The variables of a file that systemd reads; None where there is none."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and line[:1] not in "#;")
-    return {name.strip(): value.strip().strip('"') for name, _equals, value in pairs}
-
-
 def _caches(root: Path) -> tuple[Mapping[str, Any] | None, str | None]:
     try:
         found = jit_caches.look(root, LIMIT_S)
     except jit_caches.CachesError as error:
         return None, str(error)
     return jit_caches.summary(found, jit_caches.max_gib(root)), None
-
-
-def _history(path: Path) -> tuple[list[dict[str, Any]], str | None]:
-    """(the last lines, why they are not whole). No history is none: nothing was rolled out yet."""
-    try:
-        with open(path, "rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            cut = stream.tell() > HISTORY_BYTES
-            stream.seek(-HISTORY_BYTES if cut else 0, os.SEEK_END if cut else os.SEEK_SET)
-            text = stream.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return [], None
-    except OSError as error:
-        return [], error.strerror or str(error)
-    entries, trouble = [], None
-    for line in text.splitlines()[1 if cut else 0 :][-HISTORY_LINES:]:
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            entry = None
-        if isinstance(entry, dict):
-            entries.append(entry)
-        else:
-            trouble = f"a line is no JSON object: {line[:60]!r}"
-    return entries, trouble

@@ -370,4 +370,4 @@ def test_the_command_says_what_is_wrong(command, plan, words, said):
 
 
 def test_the_command_is_one_of_the_agents():
-    assert warm_up_command in cli.COMMANDS
+    assert cli.COMMANDS[warm_up_command.NAME] == "warm_up_command"

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A hold: while one is taken, the guard of the whole group looks on and does nothing.
+
+A roll-out, or an operator, takes it on every rank under its own name. It ends when it is dropped, when its time is
+over, or, if it has a time, with the boot: whoever took it may have died. One without a time outlives reboots.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import files, records
+
+HOLDS = "var/lib/tandem/holds"
+BOOT_ID = "proc/sys/kernel/random/boot_id"
+OWNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+LONGEST_S = 7 * 86400.0
+
+
+class HoldError(Exception):
+    """What was found, what was wanted and what to do."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """left_s: None where it has no end."""
+
+    owner: str
+    left_s: float | None
+
+
+def _boot_id(root: Path) -> str | None:
+    try:
+        return (root / BOOT_ID).read_text().strip()
+    except OSError:
+        return None
+
+
+def _path(root: Path, owner: str) -> str:
+    if not OWNER.fullmatch(owner):
+        raise HoldError(
+            f"{owner!r} cannot own a hold, wanted a word of at most 32 of a-z, 0-9, dot, dash and _."
+        )
+    return str(root / HOLDS / f"{owner}.json")
+
+
+def take(root: Path, owner: str, seconds: float | None, now: float | None = None) -> None:
+    """Takes a hold, or gives one that the owner already has a new time. Raises HoldError and files.FilesError."""
+    path = _path(root, owner)
+    if seconds is not None and not 0 < seconds <= LONGEST_S:
+        raise HoldError(
+            f"{seconds:g} s is no time for a hold, wanted more than 0 and at most {LONGEST_S:.0f}."
+        )
+    now = time.monotonic() if now is None else now
+    until = None if seconds is None else now + seconds
+    content = json.dumps({"until_s": until, "boot_id": _boot_id(root)}).encode()
+    wanted = files.Wanted(path, content=content + b"\n", mode=0o644)
+    files.apply(wanted, files.look(path, with_content=False))
+
+
+def drop(root: Path, owner: str) -> bool:
+    """Drops it; True where there was one."""
+    path = _path(root, owner)
+    there = files.look(path, with_content=False).state != "absent"
+    files.apply(files.Wanted(path, "absent"), files.Found("file"))
+    return there
+
+
+def holds(root: Path, now: float | None = None) -> list[Hold]:
+    """The holds that are in force. A file that cannot be read is a hold without an end, until somebody removes it."""
+    now = time.monotonic() if now is None else now
+    found = []
+    for path in sorted((root / HOLDS).glob("*.json")):
+        content = records.read_json(path) or {}
+        until = content.get("until_s")
+        if not isinstance(until, (int, float)) or isinstance(until, bool):
+            found.append(Hold(path.stem, None))
+        elif content.get("boot_id") == _boot_id(root) and now < until <= now + LONGEST_S:
+            found.append(Hold(path.stem, until - now))
+    return found

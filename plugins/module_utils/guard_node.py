@@ -1,0 +1,322 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guard of one rank at work: each tick it looks, speaks with the others, and does what the rules say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import compilers, engine_state, guard_speech, jit_caches, records
+from .engine_config import read_environment
+from .files import FilesError
+from .guard_group import HEALTHY, Group, Heard, News
+from .guard_hold import holds
+from .guard_rules import Action, MemoryReturn, Order, Rank, Report
+from .guard_setup import GuardError, Setup
+from .guard_unit import LocalUnit
+from .kernel_files import Tree
+
+STATE_FILE = "run/tandem/guard.json"
+FABRIC_ENV = "run/tandem/fabric.env"
+APPLIED = "var/lib/tandem/applied"
+_SAVE_EVERY_S = 5.0
+_FACTS_EVERY_S = 10.0
+_LOOK_EVERY_S = 3.0
+_LOOK_LIMIT_S = 10.0
+_HISTORY_LINES = 10
+_MEM_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+(\d{1,15}) kB")
+
+Say = Callable[[str], None]
+
+
+def available_gib(root: Path) -> float | None:
+    try:
+        found = _MEM_AVAILABLE.search((root / "proc/meminfo").read_text())
+    except OSError:
+        return None
+    return int(found[1]) / 2**20 if found else None
+
+
+def facts(root: Path, setup: Setup) -> dict[str, Any]:
+    """What is shown of this rank, and decides nothing."""
+    planned = setup.plan.get("fabric")
+    rails = planned.get("rails") if isinstance(planned, dict) else None
+    environment = read_environment(root / FABRIC_ENV) or {}
+    hcas = environment.get("NCCL_IB_HCA", "").removeprefix("=")
+    index = environment.get("NCCL_IB_GID_INDEX")
+    available = available_gib(root)
+    return {
+        "release": engine_state.current(root),
+        "memory_available_gib": None if available is None else round(available, 1),
+        "gids": (f"{hcas} index {index or 'left to NCCL'}" if hcas else "no HCA: sockets only")[:200]
+        if environment
+        else None,
+        "rails": [
+            {"netdev": rail.get("netdev"), "address": rail.get("address"), "state": _rail_state(root, rail)}
+            for rail in (rails if isinstance(rails, list) else [])[:8]
+            if isinstance(rail, dict)
+        ],
+    }
+
+
+def _rail_state(root: Path, rail: dict[str, Any]) -> str:
+    netdev = str(rail.get("netdev"))
+    tree = Tree(str(root / "sys/class/net"))
+    if netdev not in tree.names():
+        return "absent"
+    carrier, speed = tree.number(netdev, "carrier"), tree.number(netdev, "speed")
+    if carrier is None:  # a device that is down does not tell
+        return "down"
+    if carrier == 0:
+        return "no carrier"
+    return f"{speed / 1000:g} Gb/s" if speed and speed > 0 else "up"
+
+
+class Signs:
+    """Whether this rank compiles: looked for in a thread, and only while the head wants to know."""
+
+    def __init__(self, root: Path):
+        self._root = root
+        self._busy = False
+        self._looked_at = float("-inf")
+        self.compiling: bool | None = None
+        self.cache: str | None = None
+
+    def want(self, now: float, wanted: bool) -> None:
+        if not wanted:
+            self.compiling = self.cache = None
+            self._looked_at = float("-inf")
+        elif not self._busy and now - self._looked_at >= _LOOK_EVERY_S:
+            self._busy, self._looked_at = True, now
+            threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        try:
+            self.compiling = bool(compilers.at_work(str(self._root / "proc")))
+            self.cache = jit_caches.growth_mark(self._root, _LOOK_LIMIT_S)
+        finally:
+            self._busy = False
+
+
+class Guard:
+    """One rank's guard. The head's also decides for the group, and asks the engine through `prober`."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        secret: bytes | None,
+        say: Say,
+        root: Path,
+        prober: Any = None,
+        warm_up: Any = None,
+    ):
+        now = time.monotonic()
+        known = self._remembered(root)
+        self.setup, self._secret, self._say, self._root = setup, secret, say, root
+        self._prober, self._warm_up = prober, warm_up
+        self._unit = LocalUnit(setup.unit, root, say)
+        self._rank = Rank(setup.limits, now, leads=setup.rank == 0, memory=known.get("rank"))
+        self._group = None
+        if setup.rank == 0:
+            self._group = Group(
+                setup.ranks, setup.limits, now, lambda: secrets.token_hex(4), known.get("group")
+            )
+        self._memory_return, self._signs = MemoryReturn(), Signs(root)
+        self._lock = threading.Lock()
+        self._heard: dict[int, Heard] = {}
+        self._order: Order | None = None
+        self._heard_head_at: float | None = None
+        self._facts: dict[str, Any] = {}
+        self._facts_at = self._saved_at = float("-inf")
+        self._saved: dict[str, Any] = {}
+        self._again = threading.Event()
+        self._troubles: set[str] = set()
+
+    @staticmethod
+    def _remembered(root: Path) -> dict[str, Any]:
+        memory = (records.read_json(root / STATE_FILE) or {}).get("memory")
+        return memory if isinstance(memory, dict) else {}
+
+    def again(self) -> None:
+        """Try again after giving up."""
+        self._again.set()
+
+    def hear(self, report: Report) -> Order:
+        """What the head answers to another rank; ValueError for a rank that is none."""
+        if self._group is None or not 0 < report.rank < self.setup.ranks:
+            raise ValueError(f"rank {report.rank} is no other rank of a group of {self.setup.ranks}")
+        with self._lock:
+            self._heard[report.rank] = Heard(report, time.monotonic())
+            return self._group.order(report.rank)
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        unit = self._unit.look(now)
+        held = holds(self._root)
+        self._rank.observe(unit)
+        if now - self._facts_at >= _FACTS_EVERY_S:
+            self._facts, self._facts_at = facts(self._root, self.setup), now
+        down = unit.state == "down"
+        report = Report(
+            rank=self.setup.rank,
+            unit=unit.state,
+            invocation=unit.invocation,
+            epoch=self._rank.epoch,
+            by_hand=self._rank.by_hand,
+            hold=held[0].owner if held else None,
+            free=self._memory_return.tick(now, down, available_gib(self._root) if down else None),
+            compiling=self._signs.compiling,
+            cache=self._signs.cache,
+            facts=self._facts,
+        )
+        order = self._decide(report) if self._group else self._call(report)
+        now = time.monotonic()
+        self._signs.want(now, bool(order and order.look))
+        for action in self._rank.tick(now, unit, order, report.hold):
+            self._do(action)
+        self._save(now)
+
+    def _decide(self, report: Report) -> Order:
+        news = News(
+            self._prober.answer(), self._prober.counters(), self._warm_up.ended(), again=self._again.is_set()
+        )
+        self._again.clear()
+        with self._lock:
+            now = time.monotonic()
+            self._heard[0] = Heard(report, now)
+            actions = self._group.tick(now, self._heard, news)
+            order = self._group.order(0)
+        for action in actions:
+            self._do(action)
+        return order
+
+    def _call(self, report: Report) -> Order | None:
+        try:
+            order = guard_speech.call(self.setup.speech, self._secret or b"", report)
+        except guard_speech.SpeechError as error:
+            self._once(f"the head is not heard: {error}")
+            return None
+        self._troubles.clear()
+        if self._order is None or self._order.state != order.state:
+            self._say(f"the head says: {order.state}")
+        self._order, self._heard_head_at = order, time.monotonic()
+        return order
+
+    def _once(self, trouble: str) -> None:
+        """Says it, and not again before things were in order."""
+        if trouble not in self._troubles:
+            self._troubles.add(trouble)
+            self._say(trouble)
+
+    def _do(self, action: Action) -> None:
+        if action.kind == "say":
+            self._say(action.value)
+        elif action.kind == "note":
+            self._note(*action.value)
+        elif action.kind == "start":
+            self._say(f"start {self.setup.unit} for epoch {self._rank.epoch}")
+            self._unit.start()
+        elif action.kind == "stop":
+            self._say(f"stop {self.setup.unit}{' by SIGKILL' if action.value else ''}")
+            self._unit.stop(action.value)
+        elif action.kind == "ask":
+            self._prober.ask(action.value)
+        elif action.kind == "count":
+            self._prober.count()
+        elif action.kind == "warm_up":
+            self._warm_up.start(action.value)
+        elif action.kind == "abandon":
+            self._warm_up.abandon()
+        else:
+            raise GuardError(f"no such action: {action.kind}")
+
+    def _note(self, outcome: str, reason: str) -> None:
+        record = {"outcome": outcome, "reason": reason, "digest": engine_state.current(self._root)}
+        try:
+            records.note(self._root, "recovery", record)
+        except FilesError as error:
+            self._once(str(error))
+
+    def snapshot(self) -> dict[str, Any]:
+        """See guard_page: what is shown, and written for `tandem status`."""
+        with self._lock:
+            return self._snapshot(time.monotonic())
+
+    def _snapshot(self, now: float) -> dict[str, Any]:
+        setup, group = self.setup, self._group
+        told: dict[str, Any] = {
+            "group": setup.group,
+            "rank": setup.rank,
+            "hosts": list(setup.hosts),
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "monotonic_s": round(now, 1),
+            "applied": Tree(str(self._root)).text(APPLIED),
+            "history": records.history(self._root, _HISTORY_LINES)[0],
+        }
+        if group is None:
+            order, at = self._order, self._heard_head_at
+            known = at is not None and now - at <= setup.limits.lost_s
+            why = "the head was never heard" if at is None else f"the head was heard {now - at:.0f} s ago"
+            own = {**self._rank.memory(), "unit": self._unit.unit.state, "age_s": 0.0, "facts": self._facts}
+            ranks = [{"host": host} for host in setup.hosts]
+            ranks[setup.rank] |= own
+            return {
+                **told,
+                "state": order.state if order and known else "silent",
+                "why": why,
+                "ranks_seen": ranks,
+            }
+        state, why = group.state(now)
+        start = group.start
+        life = start.life if start else None
+        answer = life.answer if life else None
+        return {
+            **told,
+            "state": state,
+            "why": why,
+            "healthy": state in HEALTHY,
+            "epoch": start.epoch if start else None,
+            "recoveries": group.recoveries,
+            "failures": group.failures,
+            "answer": {
+                "outcome": answer.outcome if answer else None,
+                "why": answer.why if answer else None,
+                "seconds": answer.seconds if answer else None,
+                "tokens_per_s": answer.tokens_per_s if answer else None,
+                "right_age_s": round(now - life.right_at, 1) if life and life.right_at is not None else None,
+            },
+            "ranks_seen": [self._seen(rank, host, now) for rank, host in enumerate(setup.hosts)],
+        }
+
+    def _seen(self, rank: int, host: str, now: float) -> dict[str, Any]:
+        heard = self._heard.get(rank)
+        if heard is None:
+            return {"host": host}
+        report = heard.report
+        told = {"host": host, "unit": report.unit, "age_s": round(now - heard.at, 1), "hold": report.hold}
+        return {**told, "facts": report.facts}
+
+    def _save(self, now: float) -> None:
+        """Written at once where something changed that a guard which is started anew must know."""
+        memory = {"rank": self._rank.memory(), "group": self._group.memory() if self._group else None}
+        if memory == self._saved and now - self._saved_at < _SAVE_EVERY_S:
+            return
+        path = self._root / STATE_FILE
+        fresh = path.with_name(f".{path.name}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(json.dumps({"snapshot": self.snapshot(), "memory": memory}))
+            os.replace(fresh, path)
+        except OSError as error:
+            self._once(f"{path} could not be written: {error.strerror or error}")
+            return
+        self._saved, self._saved_at = memory, now
