@@ -45,7 +45,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails docs
+.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails docs findings
 test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
 	@echo "make test: all of it passed, nothing was skipped"
 
@@ -63,6 +63,9 @@ lint: env ## ruff, yamllint, shellcheck, ansible-lint and the changelog fragment
 
 unit: env ## the tables, the artefact's files, the lists and the specs
 	$(PYTEST) --cov --cov-report=term tests/unit
+
+findings: env ## write docs/findings.md anew from the catalogue of findings
+	python docs/findings.py
 
 docs: env ## every module, plugin and role page is complete and its references hold
 	antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs all --skip-rstcheck .
