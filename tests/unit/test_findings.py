@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import string
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,22 @@ def test_worst_first():
 def test_catalogues_that_cannot_be_joined(parts):
     with pytest.raises(ValueError):
         findings.join_catalogues(parts)
+
+
+def writer():
+    spec = spec_from_file_location("findings_page", ROOT / "docs" / "findings.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_in_step_with_the_catalogue():
+    assert writer().page(findings.CATALOGUE) == (ROOT / "docs/findings.md").read_text(), "run `make findings`"
+
+
+def test_the_page_tells_all_of_an_entry():
+    made = writer().page({"x.y": Entry("error", "group", "{free} GiB", "Do {what}", "node", "somebody")})
+    assert made.endswith(
+        "## x\n\n- `x.y` (**error**, of the group): FREE GiB\\\n  *Do:* Do WHAT\\\n"
+        "  *Fixed by* site.yml, role `node`\\\n  *Source:* somebody\n"
+    )
