@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -78,5 +77,8 @@ def ask_all(commands: Sequence[Sequence[str]], timeout_s: float = 5) -> list[Ans
     """Several at the same time; answers in the order of the commands."""
     if not commands:
         return []
+    # Not above: with logging it takes more than a MiB, and the guard, which never asks for several, lives in 25.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max_workers=min(16, len(commands))) as pool:
         return list(pool.map(lambda argv: ask(argv, timeout_s), commands))

@@ -12,12 +12,15 @@ import socket
 import time
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from . import guard_hold, guard_http, guard_speech, own_endpoint, records
-from .chat import Endpoint
 from .files import FilesError
-from .guard_node import Guard
+from .guard_node import Guard, remembered
 from .guard_setup import GuardError, Setup, read_setup
+
+if TYPE_CHECKING:
+    from .chat import Endpoint
 
 NAME = "guard"
 HELP = "keep the ranks of this group alive together; or hold it back, while it is served by hand"
@@ -70,16 +73,17 @@ def serve(arguments: argparse.Namespace) -> None:
     """Guards until SIGTERM. The engine's units go on without it; the others stop theirs where it stays away."""
     setup = read_setup(records.read_json(Path(arguments.plan)), arguments.plan)
     secret = guard_speech.read_secret(arguments.secret_file) if setup.ranks > 1 else None
-    prober = warm_up = None
+    head = None
     if setup.rank == 0:
-        # Only the head asks: the judge takes some megabytes.
+        # Only the head asks: HTTP and the judge take 8 MiB.
+        from .guard_head import Head
         from .guard_probe import Prober, WarmUp
 
         prober = Prober(lambda: _asked(setup, arguments), setup.limits.busy_s)
-        warm_up = WarmUp(_words(arguments))
-    guard = Guard(setup, secret, _say, arguments.root, prober, warm_up)
-    if secret and setup.rank == 0:
-        guard_speech.Ear(setup.speech, secret, guard.hear, _say).listener.start()
+        head = Head(setup, remembered(arguments.root).get("group"), prober, WarmUp(_words(arguments)))
+        if secret:
+            guard_speech.Ear(setup.speech, secret, head.hear, _say).listener.start()
+    guard = Guard(setup, secret, _say, arguments.root, head)
     guard_http.Window(setup.http, guard.snapshot).listener.start()
     signal.signal(signal.SIGTERM, _end)
     again = arguments.root / AGAIN
@@ -87,15 +91,15 @@ def serve(arguments: argparse.Namespace) -> None:
     try:
         while True:
             began = time.monotonic()
-            if again.exists():
+            if head and again.exists():
                 again.unlink(missing_ok=True)
-                guard.again()
+                head.again()
             guard.tick()
             notify("WATCHDOG=1")
             time.sleep(max(0.05, TICK_S - (time.monotonic() - began)))
     finally:
-        if warm_up:
-            warm_up.abandon()
+        if head:
+            head.end()
 
 
 def _asked(setup: Setup, arguments: argparse.Namespace) -> tuple[Endpoint, tuple[int, int]]:

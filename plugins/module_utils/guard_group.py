@@ -18,6 +18,7 @@ from .engine_metrics import Progress
 from .guard_life import Answer, Life
 from .guard_rules import NOTHING, RUN, STOP, UP, Action, Limits, Order, Report
 
+# Phases of the group, and stages of a start. Most are states too: what the group is called from outside.
 ADOPTING, HELD, OFF, STOPPING, RUNNING, GIVEN_UP = (
     "adopting",
     "held",
@@ -27,12 +28,6 @@ ADOPTING, HELD, OFF, STOPPING, RUNNING, GIVEN_UP = (
     "given-up",
 )
 STARTING, WARMING, SERVING = "starting", "warming", "serving"
-# What /healthz and the page say. Of these only ready and busy are healthy.
-STATES = (
-    *(ADOPTING, HELD, OFF, STOPPING, "waiting", STARTING, WARMING),
-    *("ready", "busy", "wrong", "no-progress", GIVEN_UP),
-)
-HEALTHY = ("ready", "busy")
 REPORT_FRESH_S = 3.5  # a rank reports every second
 _LOOK_AFTER_S = 2.0
 _COUNT_EVERY_S = 2.0
@@ -120,7 +115,7 @@ class Group:
         return life is not None and life.asked_at is not None and self._now - life.asked_at >= _LOOK_AFTER_S
 
     def state(self, now: float) -> tuple[str, str]:
-        """(one of STATES, why)."""
+        """(one of guard_rules.STATES, why)."""
         if self.phase == RUNNING and self.start:
             if self.start.stage == SERVING:
                 return self.start.life.health(now)

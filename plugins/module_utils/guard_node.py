@@ -8,22 +8,23 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import compilers, engine_state, guard_speech, jit_caches, records
 from .engine_config import read_environment
 from .files import FilesError
-from .guard_group import HEALTHY, Group, Heard, News
 from .guard_hold import holds
 from .guard_rules import Action, MemoryReturn, Order, Rank, Report
 from .guard_setup import GuardError, Setup
 from .guard_unit import LocalUnit
 from .kernel_files import Tree
+
+if TYPE_CHECKING:
+    from .guard_head import Head
 
 STATE_FILE = "run/tandem/guard.json"
 FABRIC_ENV = "run/tandem/fabric.env"
@@ -107,66 +108,46 @@ class Signs:
             self._busy = False
 
 
-class Guard:
-    """One rank's guard. The head's also decides for the group, and asks the engine through `prober`."""
+def remembered(root: Path) -> dict[str, Any]:
+    """{rank, group}: what the guard before this one left; empty after a boot."""
+    memory = (records.read_json(root / STATE_FILE) or {}).get("memory")
+    return memory if isinstance(memory, dict) else {}
 
-    def __init__(
-        self,
-        setup: Setup,
-        secret: bytes | None,
-        say: Say,
-        root: Path,
-        prober: Any = None,
-        warm_up: Any = None,
-    ):
-        now = time.monotonic()
-        known = self._remembered(root)
-        self.setup, self._secret, self._say, self._root = setup, secret, say, root
-        self._prober, self._warm_up = prober, warm_up
+
+class Guard:
+    """One rank's guard. head: what decides for the group, on rank 0 alone; the others ask it over the rails."""
+
+    def __init__(self, setup: Setup, secret: bytes | None, say: Say, root: Path, head: Head | None = None):
+        self.setup, self._secret, self._say, self._root, self._head = setup, secret, say, root, head
         self._unit = LocalUnit(setup.unit, root, say)
-        self._rank = Rank(setup.limits, now, leads=setup.rank == 0, memory=known.get("rank"))
-        self._group = None
-        if setup.rank == 0:
-            self._group = Group(
-                setup.ranks, setup.limits, now, lambda: secrets.token_hex(4), known.get("group")
-            )
+        known = remembered(root).get("rank")
+        self._rank = Rank(setup.limits, time.monotonic(), leads=head is not None, memory=known)
         self._memory_return, self._signs = MemoryReturn(), Signs(root)
-        self._lock = threading.Lock()
-        self._heard: dict[int, Heard] = {}
         self._order: Order | None = None
         self._heard_head_at: float | None = None
         self._facts: dict[str, Any] = {}
         self._facts_at = self._saved_at = float("-inf")
         self._saved: dict[str, Any] = {}
-        self._again = threading.Event()
         self._troubles: set[str] = set()
-
-    @staticmethod
-    def _remembered(root: Path) -> dict[str, Any]:
-        memory = (records.read_json(root / STATE_FILE) or {}).get("memory")
-        return memory if isinstance(memory, dict) else {}
-
-    def again(self) -> None:
-        """Try again after giving up."""
-        self._again.set()
-
-    def hear(self, report: Report) -> Order:
-        """What the head answers to another rank; ValueError for a rank that is none."""
-        if self._group is None or not 0 < report.rank < self.setup.ranks:
-            raise ValueError(f"rank {report.rank} is no other rank of a group of {self.setup.ranks}")
-        with self._lock:
-            self._heard[report.rank] = Heard(report, time.monotonic())
-            return self._group.order(report.rank)
 
     def tick(self) -> None:
         now = time.monotonic()
+        report = self._look(now)
+        order = self._head.decide(report, self._do) if self._head else self._call(report)
+        now = time.monotonic()
+        self._signs.want(now, bool(order and order.look))
+        for action in self._rank.tick(now, self._unit.unit, order, report.hold):
+            self._do(action)
+        self._save(now)
+
+    def _look(self, now: float) -> Report:
         unit = self._unit.look(now)
         held = holds(self._root)
         self._rank.observe(unit)
         if now - self._facts_at >= _FACTS_EVERY_S:
             self._facts, self._facts_at = facts(self._root, self.setup), now
         down = unit.state == "down"
-        report = Report(
+        return Report(
             rank=self.setup.rank,
             unit=unit.state,
             invocation=unit.invocation,
@@ -178,26 +159,6 @@ class Guard:
             cache=self._signs.cache,
             facts=self._facts,
         )
-        order = self._decide(report) if self._group else self._call(report)
-        now = time.monotonic()
-        self._signs.want(now, bool(order and order.look))
-        for action in self._rank.tick(now, unit, order, report.hold):
-            self._do(action)
-        self._save(now)
-
-    def _decide(self, report: Report) -> Order:
-        news = News(
-            self._prober.answer(), self._prober.counters(), self._warm_up.ended(), again=self._again.is_set()
-        )
-        self._again.clear()
-        with self._lock:
-            now = time.monotonic()
-            self._heard[0] = Heard(report, now)
-            actions = self._group.tick(now, self._heard, news)
-            order = self._group.order(0)
-        for action in actions:
-            self._do(action)
-        return order
 
     def _call(self, report: Report) -> Order | None:
         try:
@@ -228,15 +189,7 @@ class Guard:
         elif action.kind == "stop":
             self._say(f"stop {self.setup.unit}{' by SIGKILL' if action.value else ''}")
             self._unit.stop(action.value)
-        elif action.kind == "ask":
-            self._prober.ask(action.value)
-        elif action.kind == "count":
-            self._prober.count()
-        elif action.kind == "warm_up":
-            self._warm_up.start(action.value)
-        elif action.kind == "abandon":
-            self._warm_up.abandon()
-        else:
+        elif self._head is None or not self._head.do(action):
             raise GuardError(f"no such action: {action.kind}")
 
     def _note(self, outcome: str, reason: str) -> None:
@@ -248,11 +201,7 @@ class Guard:
 
     def snapshot(self) -> dict[str, Any]:
         """See guard_page: what is shown, and written for `tandem status`."""
-        with self._lock:
-            return self._snapshot(time.monotonic())
-
-    def _snapshot(self, now: float) -> dict[str, Any]:
-        setup, group = self.setup, self._group
+        now, setup = time.monotonic(), self.setup
         told: dict[str, Any] = {
             "group": setup.group,
             "rank": setup.rank,
@@ -262,52 +211,19 @@ class Guard:
             "applied": Tree(str(self._root)).text(APPLIED),
             "history": records.history(self._root, _HISTORY_LINES)[0],
         }
-        if group is None:
-            order, at = self._order, self._heard_head_at
-            known = at is not None and now - at <= setup.limits.lost_s
-            why = "the head was never heard" if at is None else f"the head was heard {now - at:.0f} s ago"
-            own = {**self._rank.memory(), "unit": self._unit.unit.state, "age_s": 0.0, "facts": self._facts}
-            ranks = [{"host": host} for host in setup.hosts]
-            ranks[setup.rank] |= own
-            return {
-                **told,
-                "state": order.state if order and known else "silent",
-                "why": why,
-                "ranks_seen": ranks,
-            }
-        state, why = group.state(now)
-        start = group.start
-        life = start.life if start else None
-        answer = life.answer if life else None
-        return {
-            **told,
-            "state": state,
-            "why": why,
-            "healthy": state in HEALTHY,
-            "epoch": start.epoch if start else None,
-            "recoveries": group.recoveries,
-            "failures": group.failures,
-            "answer": {
-                "outcome": answer.outcome if answer else None,
-                "why": answer.why if answer else None,
-                "seconds": answer.seconds if answer else None,
-                "tokens_per_s": answer.tokens_per_s if answer else None,
-                "right_age_s": round(now - life.right_at, 1) if life and life.right_at is not None else None,
-            },
-            "ranks_seen": [self._seen(rank, host, now) for rank, host in enumerate(setup.hosts)],
-        }
+        return {**told, **(self._head.snapshot(now) if self._head else self._own(now))}
 
-    def _seen(self, rank: int, host: str, now: float) -> dict[str, Any]:
-        heard = self._heard.get(rank)
-        if heard is None:
-            return {"host": host}
-        report = heard.report
-        told = {"host": host, "unit": report.unit, "age_s": round(now - heard.at, 1), "hold": report.hold}
-        return {**told, "facts": report.facts}
+    def _own(self, now: float) -> dict[str, Any]:
+        order, at = self._order, self._heard_head_at
+        known = at is not None and now - at <= self.setup.limits.lost_s
+        why = "the head was never heard" if at is None else f"the head was heard {now - at:.0f} s ago"
+        ranks: list[dict[str, Any]] = [{"host": host} for host in self.setup.hosts]
+        ranks[self.setup.rank] |= {"unit": self._unit.unit.state, "age_s": 0.0, "facts": self._facts}
+        return {"state": order.state if order and known else "silent", "why": why, "ranks_seen": ranks}
 
     def _save(self, now: float) -> None:
         """Written at once where something changed that a guard which is started anew must know."""
-        memory = {"rank": self._rank.memory(), "group": self._group.memory() if self._group else None}
+        memory = {"rank": self._rank.memory(), "group": self._head.memory() if self._head else None}
         if memory == self._saved and now - self._saved_at < _SAVE_EVERY_S:
             return
         path = self._root / STATE_FILE

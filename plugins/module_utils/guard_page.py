@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
-from .guard_group import HEALTHY, STATES
+from .guard_rules import HEALTHY, STATES
 
 Snapshot = Mapping[str, Any]
 
@@ -198,5 +197,9 @@ def _seconds(value: Any) -> str:
     return f"{value:.1f} s" if isinstance(value, (int, float)) else "unknown"
 
 
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
 def _text(value: Any) -> str:
-    return escape("unknown" if value is None else str(value))
+    """As html.escape does it, without the 0.6 MiB of entities that it brings into a process of at most 25."""
+    return ("unknown" if value is None else str(value)).translate(_ESCAPES)

@@ -26,6 +26,12 @@ UNIT_STATES = (
     "unknown",
 )
 UP = ("preparing", "active")
+# What the head says of the group. Of these only ready and busy are healthy.
+STATES = (
+    *("adopting", "held", "off", "stopping", "waiting", "starting", "warming"),
+    *("ready", "busy", "wrong", "no-progress", "given-up"),
+)
+HEALTHY = ("ready", "busy")
 RUN, STOP, NOTHING = "run", "stop", "nothing"
 WANTS = (RUN, STOP, NOTHING)
 _LONGEST_TEXT = 200

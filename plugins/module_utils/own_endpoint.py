@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .chat import Endpoint
 from .engine_state import CURRENT, PLAN
 from .records import read_json
+
+if TYPE_CHECKING:
+    from .chat import Endpoint
 
 
 class EndpointError(Exception):
@@ -59,6 +61,8 @@ def endpoint(plan: Mapping[str, Any], arguments: argparse.Namespace) -> Endpoint
         raise EndpointError(
             f"{arguments.plan} names no API. Write it anew with site.yml, or give --url and --model."
         )
+    from .chat import Endpoint  # not above: a guard that asks nothing does without HTTP
+
     return Endpoint(url, model, _api_key(arguments.api_key_file))
 
 
