@@ -140,12 +140,32 @@ ENTRIES = {
         "node",
         "Driver and kernel are held only in part, so an upgrade can part them; not held: {packages}",
         "apt-mark hold {packages}",
+        fixed_by="driver",
     ),
     "driver.holds.none": Entry(
         "warning",
         "node",
         "{movers} may upgrade driver and kernel unasked: {packages} are not held",
         "apt-mark hold {packages}",
+        fixed_by="driver",
+    ),
+    "driver.pin.unmet": Entry(
+        "warning",
+        "node",
+        "Driver {driver} with kernel {kernel} is wanted and not there yet: {why}",
+        "Run `ansible-playbook playbooks/driver.yml -i inventory`, which shows what it would do before it does it",
+    ),
+    "driver.pin.impossible": Entry(
+        "warning",
+        "node",
+        "Driver {driver} is wanted, and cannot be had as it is",
+        "{problems}",
+    ),
+    "driver.change.unfinished": Entry(
+        "warning",
+        "node",
+        "A change to driver {driver} with kernel {kernel} was begun and is not through (stage {stage})",
+        "Run playbooks/driver.yml with the same words again, which takes it up",
     ),
     "driver.runfile.over_apt": Entry(
         "warning",

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import commands, driver_traces, engine_state, grub
+from . import commands, driver_family, driver_traces, engine_state, grub
+from .boot_readiness import grub_text
 from .debian_packages import Package, read_status
 from .kernel_files import Tree
 from .kernel_log import KernelLog, read_kernel_log
@@ -30,15 +31,6 @@ _DRIVER_PACKAGES = (
     r"nvidia-open(-\d+)?|nvidia-driver",
     r"nvidia-dkms-\S+|nvidia-kernel-dkms|nvidia-kernel-open-dkms",
     r"nvidia-kernel-common-\S+",
-)
-_FAMILY = re.compile(
-    r"(lib)?nvidia-(?!container|nsight|spark|fs)\S+|xserver-xorg-video-nvidia\S*|cuda-drivers\S*"
-    r"|linux-((image|headers|modules|tools)-)?\S*nvidia\S*|dgx-release|dgx-spark-ota-update-meta"
-)
-# Metapackages: an upgrade of one of them moves the driver or the kernel.
-_MOVERS = re.compile(
-    r"nvidia-driver-\d+(-server)?(-open)?|nvidia-open(-\d+)?|cuda-drivers(-\d+)?"
-    r"|linux-((image|headers)-)?nvidia(-64k)?(-hwe)?-\d\d\.\d\d|linux-modules-nvidia-\d[\w-]*-nvidia\S*-\d\d\.\d\d"
 )
 _KIB_PER_GIB = 1 << 20
 
@@ -99,7 +91,9 @@ class DriverLook:
     @property
     def movers(self) -> list[Package]:
         return [
-            each for each in (self.packages or {}).values() if each.installed and _MOVERS.fullmatch(each.name)
+            each
+            for each in (self.packages or {}).values()
+            if each.installed and driver_family.MOVERS.fullmatch(each.name)
         ]
 
     @property
@@ -148,11 +142,11 @@ def look(root: str = "/", kernel_log: str | None = None) -> DriverLook:
     installed_here = read_status(status or "")
     packages = _family(installed_here) if installed_here else None  # no list of no package at all is unknown
     options = _words(tree.text("proc/cmdline"))
-    entry = grub.next_entry(_grub(tree, "grub.cfg"), _grub(tree, "grubenv"))
+    entry = grub.next_entry(grub_text(tree, "grub.cfg"), grub_text(tree, "grubenv"))
     next_boot = entry.release if entry and RELEASE.fullmatch(entry.release) else None
     known, images = kernels(tree), tree.names("boot")
     module = (
-        nvidia_module(tree, next_boot, packages or {}, _modinfo if live else _cannot) if next_boot else None
+        nvidia_module(tree, next_boot, packages or {}, modinfo if live else _cannot) if next_boot else None
     )
     installed, packaged_flavour = _installed(packages or {})
     total, kho = _memory(tree, options, entry.options if next_boot else None)
@@ -197,11 +191,7 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 
 
 def _family(packages: Mapping[str, Package]) -> dict[str, Package]:
-    return {name: each for name, each in packages.items() if _FAMILY.fullmatch(name)}
-
-
-def _grub(tree: Tree, name: str) -> str:
-    return tree.text("boot/grub", name) or tree.text("boot/grub2", name) or ""
+    return {name: each for name, each in packages.items() if driver_family.in_family(name)}
 
 
 def _loaded_flavour(tree: Tree) -> str | None:
@@ -264,7 +254,8 @@ def _journal() -> str | None:
     return answer.out if answer.rc in (0, 1) else None
 
 
-def _modinfo(path: str) -> str:
+def modinfo(path: str) -> str:
+    """What modinfo prints of a module; empty where it cannot be asked."""
     return commands.ask(["modinfo", path]).out
 
 

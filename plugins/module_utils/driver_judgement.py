@@ -9,17 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from . import driver_family
 from .driver import DriverLook
 from .driver_versions import judge as judge_pair
 from .findings import Finding, finding, worst_first
 from .nccl_speaker import version_number
 
 CUDA_SHARE = 0.8  # CUDA sees nearly all of MemTotal; 62 of 119.7 GiB were seen where an option hid memory
-# Packages of the driver that carry its version; the modules of a kernel and metapackages of a branch do not.
-_VERSIONED = re.compile(
-    r"nvidia-(driver|kernel-common|kernel-source|dkms|utils|compute-utils)-\d+\S*"
-    r"|libnvidia-(compute|common|gl|cfg1|decode|encode|extra|fbc1)-\d+\S*|xserver-xorg-video-nvidia-\d+\S*"
-)
 
 
 def judge(
@@ -179,10 +175,7 @@ def _packages(look: DriverLook) -> Iterator[Finding]:
     broken = [each.name for each in packages if each.broken]
     if broken:
         yield finding("driver.packages.broken", packages=" ".join(broken))
-    versions: dict[str, list[str]] = {}
-    for each in packages:
-        if each.installed and _VERSIONED.fullmatch(each.name):
-            versions.setdefault(each.upstream, []).append(each.name)
+    versions = driver_family.versions(look.packages or {})
     if len(versions) > 1:
         evidence = "; ".join(f"{version}: {' '.join(names)}" for version, names in versions.items())
         yield finding("driver.packages.mixed", evidence=evidence, versions=", ".join(sorted(versions)))

@@ -85,3 +85,22 @@ def _pick(entries: list[Entry], word: str) -> Entry | None:
 
 def _one(*texts: str | None) -> str:
     return next((text for text in texts if text), "")
+
+
+def way_to(config: str, release: str) -> str | None:
+    """What grub-reboot and grub-set-default are told for a kernel; None where the menu has no entry for it.
+
+    Only an entry that names the kernel for good will do: the one at the top of the menu boots whatever is the newest.
+    """
+    top = read_menu(config)
+    nested = [(f"{menu.id or menu.title}>", entry) for menu in top for entry in menu.entries]
+    named = [("", entry) for entry in top if not entry.submenu and release in f"{entry.id} {entry.title}"]
+    for way, entry in nested + named:
+        if entry.release == release and "recovery" not in f"{entry.id} {entry.title}".lower():
+            return way + (entry.id or entry.title)
+    return None
+
+
+def boots_once(config: str) -> bool:
+    """Does this configuration know an entry for one boot, and forget it?"""
+    return "next_entry" in config and "save_env next_entry" in config

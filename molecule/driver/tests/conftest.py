@@ -1,0 +1,26 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the scenarios share lies two folders up, what makes the machines one."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+
+from hands import NODES, shell  # noqa: E402 - after the path to it
+
+TRACES = """cat /var/lib/tandem/driver.json; tail -n 20 /var/log/apt/term.log
+grub-editenv - list; cat /proc/sys/kernel/osrelease /proc/driver/nvidia/version"""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows what every node remembers, and what apt said last."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for node in NODES:
+            report.sections.append((f"driver of {node}", shell(node, TRACES, check=False)))
+    return report
