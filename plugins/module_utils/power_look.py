@@ -16,6 +16,7 @@ from .findings import Finding, finding
 from .prometheus_text import Page
 
 COMMAND = ("nvidia-smi", f"--query-gpu={','.join(power.FIELDS)}", "--format=csv")
+BY_HAND = "nvidia-smi -q -d CLOCK,POWER,UTILIZATION,PERFORMANCE"
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,7 @@ def look(question: Question, world: World = World()) -> tuple[dict[str, Any], li
     samples = power.read_query(text) or power.read_csv(text)
     moved = power.tokens_moved(before, None if before is None else _progress(question, world, notes))
     if not samples:
-        notes.append(
-            finding("host.look.failed", subject="The power state of the GPU", command=" ".join(COMMAND))
-        )
+        notes.append(finding("host.look.failed", subject="The power state of the GPU", command=BY_HAND))
     gpus = []
     for sample in samples:
         judged = power.judge(sample, moved, question.cap_mhz)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
 
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 from ansible_collections.tandem.spark.plugins.module_utils.gpu_users import Orphan, gpu_findings
+from ansible_collections.tandem.spark.plugins.module_utils.memory_plan import MemoryPlanError, Wish
+from ansible_collections.tandem.spark.plugins.module_utils.memory_plan import plan as plan_memory
 from ansible_collections.tandem.spark.plugins.plugin_utils import rails_found
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
 from ansible_collections.tandem.spark.plugins.plugin_utils.rails_planned import overlap
@@ -33,6 +36,7 @@ def check(group: str, ranks: list[Rank], plan: GroupPlan, profile: Mapping) -> I
     yield from _check_subnets(ranks, plan)
     yield from _check_ports(ranks)
     yield from _check_gpus(ranks, profile)
+    yield from _check_memory(ranks, profile)
 
 
 def _check_cables(ranks: list[Rank], plan: GroupPlan) -> Iterator[Finding]:
@@ -165,7 +169,7 @@ def _check_machines(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
                 profile=profile["name"],
                 wanted=runtime["machine"],
             )
-        if python != runtime["python"]:
+        if python != runtime.get("python", python):
             yield finding(
                 "plan.node.python",
                 [rank.host],
@@ -219,3 +223,35 @@ def _check_gpus(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
             gpu = rank.node["gpu"]
             left_over = [Orphan(**each) for each in gpu.get("orphans") or ()]
             yield from gpu_findings(gpu["processes"], left_over, [rank.host])
+
+
+def _check_memory(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
+    """Whether the engine fits what is available now. Where it runs already, that memory is its own."""
+    engine = profile.get("engine") or {}
+    flags, weights = engine.get("flags") or {}, (engine.get("expect") or {}).get("model_gib")
+    share, cache = flags.get("gpu-memory-utilization"), flags.get("kv-cache-memory-bytes")
+    if profile["accelerator"] == "none" or weights is None or (share is None and cache is None):
+        return
+    for rank in ranks:
+        memory = (rank.node or {}).get("memory") or {"total_gib": None}
+        if None in memory.values() or _runs(rank.node):
+            continue
+        try:
+            planned = plan_memory(
+                Wish(
+                    memory["total_gib"],
+                    memory["available_gib"],
+                    weights,
+                    share,
+                    cache,
+                    flags.get("max-model-len"),
+                )
+            )
+        except MemoryPlanError:
+            continue  # the engine's own parser says what is wrong with its flags
+        yield from (replace(each, hosts=(rank.host,)) for each in planned.findings if each.severity != "info")
+
+
+def _runs(node: Mapping) -> bool:
+    units = (node.get("engine") or {}).get("units") or {}
+    return any(unit["active"] not in ("inactive", "failed", None) for unit in units.values())

@@ -367,3 +367,36 @@ def test_an_address_that_was_given_is_not_taken():
     pair[0] = Rank(0, "spark-a", {**VARIABLES, "tandem_fabric_rails": rails}, pair[0].node)
     plan = plan_group("tandem", pair, PROFILE)
     assert [each[0] for each in addresses(plan).values()] == ["10.2.0.1/24", "10.2.0.2/24"]
+
+
+def remembering(total, available, unit="inactive"):
+    units = {"tandem-head.service": {"active": unit}}
+    return {**node(), "memory": {"total_gib": total, "available_gib": available}, "engine": {"units": units}}
+
+
+@pytest.mark.parametrize(
+    ("memory", "engine", "expected"),
+    [
+        ((121.69, 116.2), {"gpu-memory-utilization": 0.78}, []),
+        # What is free stays below the total, whatever the page cache: the measured figure counts.
+        ((121.69, 101.5), {"gpu-memory-utilization": 0.87}, ["memory.plan.not_free"]),
+        ((121.69, 106.5), {"gpu-memory-utilization": 0.87}, ["memory.plan.no_headroom"]),
+        ((63.0, 60.0), {"gpu-memory-utilization": 0.78}, ["memory.plan.no_kv"]),
+        ((121.69, 20.0), {"gpu-memory-utilization": 0.78}, ["memory.plan.not_free"]),
+        ((121.69, 20.0, "active"), {"gpu-memory-utilization": 0.78}, []),
+        ((121.69, 20.0, "activating"), {"gpu-memory-utilization": 0.78}, []),
+        ((121.69, 101.0), {"kv-cache-memory-bytes": 20 << 30}, ["memory.plan.not_free"]),
+        ((121.69, 20.0), {}, []),
+        ((None, None), {"gpu-memory-utilization": 0.78}, []),
+        ((121.69, 116.2), {"gpu-memory-utilization": 78}, []),
+    ],
+)
+def test_an_engine_that_does_not_fit_is_said_before_anything_starts(memory, engine, expected):
+    profile = {**PROFILE, "engine": {"flags": engine, "expect": {"model_gib": 79.17}}}
+    plan = plan_group("tandem", ranks(node(), remembering(*memory)), profile)
+    assert ids(plan) == expected
+    assert all(each.hosts == ("spark-b",) for each in plan.findings if each.id in expected)
+    assert (
+        ids(plan_group("tandem", ranks(node(), remembering(*memory)), {**profile, "accelerator": "none"}))
+        == []
+    )
