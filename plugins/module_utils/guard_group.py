@@ -96,13 +96,14 @@ class Group:
     # What is told.
 
     def order(self, rank: int) -> Order:
+        state, _why = self.state(self._now)
         if self.phase == RUNNING and self.start:
             invocation = self.start.bound.get(rank)
             return Order(
                 RUN, self.start.epoch, invocation=invocation, look=self._wants_look, state=self.phase
             )
         stops = self.phase in (STOPPING, GIVEN_UP) or (self.phase == OFF and rank not in self._by_hand)
-        return Order(STOP if stops and not self._left_alone else NOTHING, hard=self.hard, state=self.phase)
+        return Order(STOP if stops and not self._left_alone else NOTHING, hard=self.hard, state=state)
 
     @property
     def _left_alone(self) -> bool:

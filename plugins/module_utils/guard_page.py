@@ -24,7 +24,7 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
 .ok { background: #1a7f37; } .why { color: #57606a; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .3rem .8rem .3rem 0; }
 th { color: #57606a; font-weight: 600; } tr { border-bottom: 1px solid #d8dee4; vertical-align: top; }
-td { overflow-wrap: anywhere; }
+td { overflow-wrap: break-word; } div { overflow-x: auto; }
 @media (prefers-color-scheme: dark) {
   body { background: #0d1117; color: #e6edf3; } .why, th { color: #9198a1; } tr { border-color: #30363d; }
 }
@@ -102,12 +102,12 @@ def page(snapshot: Snapshot) -> str:
         f'<p class="why">{_text(snapshot.get("why"))}</p>',
         "<table>",
         *(f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in _facts(snapshot)),
-        "</table><h2>Ranks</h2><table>",
+        "</table><h2>Ranks</h2><div><table>",
         _headings("rank", "unit", "heard", "release", "rails", "GIDs", "memory left"),
         *(_row(rank, known) for rank, known in _ranks(snapshot)),
-        "</table><h2>History</h2><table>",
+        "</table></div><h2>History</h2><div><table>",
         *(_history(entry) for entry in reversed(_list(snapshot.get("history")))),
-        "</table>",
+        "</table></div>",
     ]
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">'
@@ -124,7 +124,7 @@ def lines(snapshot: Snapshot) -> Iterator[str]:
     )
     for rank, known in _ranks(snapshot):
         hold = f", held by {known['hold']}" if known.get("hold") else ""
-        yield f"rank {rank} {known.get('unit')}, heard {_seconds(known.get('age_s'))} ago{hold}"
+        yield f"rank {rank} {_told([known.get('unit')])}, heard {_ago(known.get('age_s'))}{hold}"
 
 
 def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
@@ -136,7 +136,7 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         took = f" in {_seconds(answer['seconds'])}" if answer.get("seconds") is not None else ""
         if answer.get("outcome"):
             yield "last answer", f"{answer['outcome']}{took}{speed}: {answer.get('why')}"
-        yield "last right answer", f"{_seconds(answer.get('right_age_s'))} ago"
+        yield "last right answer", _ago(answer.get("right_age_s"))
         yield "epoch", _told([snapshot.get("epoch")])
         again = snapshot.get("failures")
         yield (
@@ -161,8 +161,8 @@ def _row(rank: int, known: Snapshot) -> str:
     hold = f" (held by {known['hold']})" if known.get("hold") else ""
     cells = (
         f"{rank} {known.get('host')}",
-        f"{known.get('unit')}{hold}",
-        f"{_seconds(known.get('age_s'))} ago",
+        f"{_told([known.get('unit')])}{hold}",
+        _ago(known.get("age_s")),
         _told([facts.get("release")]),
         _told(rails),
         _told([facts.get("gids")]),
@@ -191,6 +191,10 @@ def _list(value: Any) -> list[Any]:
 
 def _told(values: list[Any]) -> str:
     return ", ".join(str(value) for value in values if value is not None) or "unknown"
+
+
+def _ago(value: Any) -> str:
+    return f"{value:.1f} s ago" if isinstance(value, (int, float)) else "unknown"
 
 
 def _seconds(value: Any) -> str:

@@ -13,9 +13,9 @@ from html.parser import HTMLParser
 
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils import (
-    guard_group,
     guard_http,
     guard_page,
+    guard_rules,
     prometheus_text,
 )
 from hypothesis import given, settings
@@ -72,7 +72,7 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
     return response.status, response.headers["Content-Type"], response.read().decode()
 
 
-@pytest.mark.parametrize("state", guard_group.STATES)
+@pytest.mark.parametrize("state", guard_rules.STATES)
 def test_healthz_is_200_only_for_ready_and_busy(window, state):
     snapshot, port = window
     snapshot["state"] = state
@@ -90,7 +90,7 @@ def test_healthz_of_a_worker_sends_nobody_there(window):
 def test_metrics_can_be_read_by_what_reads_them(window):
     page = prometheus_text.parse(get(window[1], "/metrics")[2])
     assert page.by_label("tandem_guard_state", "state") == {
-        state: float(state == "ready") for state in guard_group.STATES
+        state: float(state == "ready") for state in guard_rules.STATES
     }
     assert page.total("tandem_guard_healthy") == 1 and page.total("tandem_guard_recoveries_total") == 2
     assert page.total("tandem_guard_answer_tokens_per_second") == 41.5
@@ -152,7 +152,7 @@ def test_no_snapshot_breaks_a_page_or_gets_into_its_markup(value):
     )
     page = guard_page.page(snapshot)
     assert {tag for tag, _attributes in Tags(page).tags} <= set(
-        "html head meta link title style body h1 h2 span p table tr th td".split()
+        "html head meta link title style body h1 h2 div span p table tr th td".split()
     )
     prometheus_text.parse(guard_page.metrics(snapshot))
     guard_page.health(snapshot)
