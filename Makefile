@@ -8,6 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/collections
 
 LAB_PY := python3 molecule/lab/lab.py
+VMS_PY := python3 molecule/lab/vms.py
 LAB_INVENTORY = $(or $(LAB_DIR),/var/lib/tandem-lab)/$(or $(LAB),tandem)/inventory
 PYTEST := pytest --quiet
 
@@ -45,7 +46,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails docs findings
+.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver docs findings
 test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
 	@echo "make test: all of it passed, nothing was skipped"
 
@@ -90,8 +91,17 @@ molecule: env ## the whole deployment on two nodes: check, converge, idempotence
 rails: env ## the rails alone, on nodes whose network networkd or NetworkManager writes (root)
 	@$(LAB_PY) check
 	molecule test --scenario-name rails_networkd
+	LAB_NETWORK=netplan-networkd molecule test --scenario-name rails_networkd
 	molecule test --scenario-name rails_networkmanager
 	LAB_NETWORK=networkmanager molecule test --scenario-name rails_networkmanager
 
+rdma: env ## the rails on two emulated machines with soft-RoCE, whose GID tables are moved (root; installs QEMU)
+	@$(VMS_PY) prepare
+	LAB=$(or $(LAB),tandem)-rdma molecule test --scenario-name rdma
+
+driver: env ## driver and kernel held, changed, brought back: real apt, stub packages, without an engine (root)
+	@$(LAB_PY) check
+	LAB=$(or $(LAB),tandem)-driver molecule test --scenario-name driver
+
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails ## the same with the tests that take long (root, for the lab)
+test-all: test rails rdma driver ## the same with the tests that take long (root, for the lab)

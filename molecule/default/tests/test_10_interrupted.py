@@ -49,6 +49,7 @@ def plug(state: str) -> None:
         lab("cable", NODES[1], rail, state)
 
 
+@pytest.mark.long
 def test_a_link_lost_in_the_middle_leaves_the_release_unproven_and_the_next_run_succeeds():
     # A stall is noticed by the warm-up; two minutes of patience would only make the test longer.
     wanted = another_release("link lost", warm_up={"stall_s": 20})
