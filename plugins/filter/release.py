@@ -107,6 +107,7 @@ def rejections(engines: Mapping[str, Mapping], digest: str) -> dict[str, str]:
 def other_circumstances(engines: Mapping[str, Mapping], digest: str) -> str:
     """Where a release was proven under another driver or kernel: which, and what brings them back; else nothing."""
     said = []
+    pair = ""
     for host, engine in engines.items():
         if engine["current"] != digest or engine["proof"] or not engine["proven_as"]:
             continue
@@ -116,14 +117,22 @@ def other_circumstances(engines: Mapping[str, Mapping], digest: str) -> str:
             for name in ("driver", "kernel")
             if then.get(name) != now[name]
         ]
+        pair = "".join(
+            f" -e tandem_driver_{variable}={then[name]}"
+            for variable, name in (("version", "driver"), ("kernel", "kernel"))
+            if then.get(name)
+        )
         said.append(
             f"On {host} this very release was proven with {' and '.join(changed) or 'other boot options'}. "
         )
-    if said:
+    if said and "version" in pair:
         said.append(
-            "The release was not changed; bring driver and kernel back as one pair, as they were (apt-get with "
-            "the old version of every package of the driver, then a reboot), and run again."
+            "The release was not changed. Bring driver and kernel back as one pair, and run again: "
+            f"`ansible-playbook tandem.spark.driver -e tandem_driver_policy=pin{pair} -e tandem_reboot=allowed` "
+            "(without its last word it only shows what it would do). "
         )
+    elif said:
+        said.append("The release was not changed. Boot the kernel and the options of before, and run again. ")
     return "".join(said)
 
 

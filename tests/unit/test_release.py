@@ -184,6 +184,10 @@ def test_a_release_that_was_proven_with_another_driver_names_it():
     ranks["b"]["proven_as"] = [{"driver": "580.126.09", "kernel": "6.17.0-1014"}]
     said = other_circumstances(ranks, "new")
     assert "On b" in said and "driver 580.126.09 (now 580.142)" in said and "kernel" not in said.split(".")[0]
+    command = "tandem.spark.driver -e tandem_driver_policy=pin -e tandem_driver_version=580.126.09"
+    assert f"{command} -e tandem_driver_kernel=6.17.0-1014 " in said, "the way back is a command, not advice"
+    ranks["b"]["proven_as"] = [{"driver": None, "kernel": "6.17.0-1008"}]
+    assert "tandem_driver" not in other_circumstances(ranks, "new")
     assert other_circumstances(ranks, "other") == ""
 
 
