@@ -39,7 +39,8 @@ def of_node(host: str, address: str, look: Look) -> list[Finding]:
         "."
     )
     if look.get("unreachable"):
-        return [finding("host.node.unreachable", [host], why=why, address=address)]
+        said = "; ".join(line.strip() for line in lines[1:4])
+        return [finding("host.node.unreachable", [host], said, why=why, address=address)]
     evidence = str(look.get("module_stderr") or look.get("exception") or "").strip().splitlines()[-1:]
     return [finding("host.node.failed", [host], "".join(evidence), why=why, host=host)]
 

@@ -76,7 +76,7 @@ def query(expression: str, report: Mapping[str, Any]) -> Any:
         why = " ".join(str(error).split())
         raise DoctorError(
             f"tandem_doctor_query {expression!r} is no jmespath expression that can be used ({why}). "
-            "One that can is: findings[?severity=='error'].[hosts, id]"
+            "One that can is: findings[?severity=='error'].[hosts,id]"
         ) from error
 
 

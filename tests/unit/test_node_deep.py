@@ -405,6 +405,14 @@ def test_no_answer_makes_a_traceback(tmp_path_factory, monkeypatch, said):
     assert "host.look.broken" not in notes, notes["host.look.broken"].evidence
 
 
+def test_a_node_with_nothing(tmp_path, monkeypatch):
+    """No driver, no RDMA, no package lists, no command that answers: told, and nothing of it counts as good."""
+    found, notes = look(monkeypatch, tmp_path, dict.fromkeys(HEALTHY_ANSWERS, ""))
+    told = {"driver.none", "host.look.failed", "host.management.unknown", "fabric.rdma.no_device"}
+    assert told <= set(notes) and "host.look.broken" not in notes
+    assert (found["driver"]["verdict"], found["pressure"]["state"]) == ("unknown", "unknown")
+
+
 @pytest.mark.parametrize("name", list(node.SUBSETS))
 def test_every_part_has_a_shape_where_nothing_is(name):
     """What _part falls back to must not break itself."""
