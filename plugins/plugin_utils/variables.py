@@ -26,6 +26,7 @@ RANGES = {
     "tandem_fabric_mtu": (1280, 9978),  # the least that IPv6 needs, the most that a ConnectX-7 takes
     "tandem_fabric_revert_after_s": (10, 3600),
     "tandem_fabric_peer_timeout_s": (1, 600),
+    "tandem_power_clock_max_mhz": (0, 4000),
     "tandem_proof_total_timeout_s": (1, 86400),
 }
 # What each host has for itself; all else is the group's.
