@@ -30,10 +30,12 @@ from ansible_collections.tandem.spark.plugins.module_utils.debian_packages impor
     read_automatic,
     read_available,
 )
+from ansible_collections.tandem.spark.plugins.module_utils.driver_host import DriverError
 from ansible_collections.tandem.spark.plugins.module_utils.driver_record import Change, Record
 from ansible_collections.tandem.spark.plugins.module_utils.kernel_files import Tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretend_apt import PretendNode
 from pretend_driver import DRIVER, KERNEL, Spark, grub_config, write_modules
 
 REVISION = "0ubuntu0.24.04.1"
@@ -657,3 +659,119 @@ def test_recovery_is_no_way():
 def test_booting_once_is_for_configurations_that_forget_it():
     assert not grub.boots_once("") and not grub.boots_once("if [ ${next_entry} ]; then")
     assert grub.boots_once('set default="${next_entry}"\nset next_entry=\nsave_env next_entry\n')
+
+
+# -- a change from its plan to its end, on a pretend node
+
+
+WISH = (NEW_DRIVER, NEW_KERNEL, True)
+PAIR = (NEW_DRIVER, NEW_KERNEL)
+
+
+@pytest.fixture
+def node(tmp_path) -> PretendNode:
+    packages = installed(state="hi")
+    name = f"{MODULES}-{KERNEL}"
+    depends = next(each.depends for each in EVERYTHING[name] if each.version == "6.17.0-1014.14")
+    packages[name] = Package(name, "6.17.0-1014.14", "hi", depends)
+    return PretendNode(tmp_path, packages, EVERYTHING)
+
+
+def test_a_plan_changes_nothing(node):
+    before = dict(node.there)
+    plan = driver_change.plan(node, *WISH)
+    assert (plan.step, plan.reboots, plan.problems) == ("install", True, [])
+    assert plan.warnings == [] and len(plan.transaction) >= 21
+    assert node.there == before and node.record() == Record() and node.preferences() is None
+
+
+def test_a_change_up_to_its_proof(node):
+    assert driver_change.install(node, *WISH).step == "install"
+    assert node.record().change.stage == "installed" and node.boots_next() == KERNEL
+    assert "Pin-Priority: 1001" in node.preferences()
+    driver_change.boot_once(node, *PAIR)
+    assert node.boots_next() == NEW_KERNEL
+    node.boot()
+    assert node.boots_next() == KERNEL, "until it is judged"
+    assert driver_change.plan(node, *WISH).step == "judge"
+    assert driver_change.judge(node, *PAIR, [], 0) == []
+    assert node.boots_next() == NEW_KERNEL and driver_change.plan(node, *WISH).step == "prove"
+    assert driver_change.finish(node) and not driver_change.finish(node)
+    assert driver_change.plan(node, *WISH).step == "none"
+    assert driver_change.plan(node, DRIVER, KERNEL, True).step == "install", "and the way back is one too"
+
+
+def test_apt_that_was_killed_is_taken_up(node):
+    node.dies = 7
+    with pytest.raises(DriverError, match="killed"):
+        driver_change.install(node, *WISH)
+    assert node.record().change.stage == "installing" and node.audit()
+    assert node.boots_next() == KERNEL
+    plan = driver_change.plan(node, *WISH)
+    assert (plan.step, plan.problems) == ("install", [])
+    assert driver_change.install(node, *WISH).problems == [] and not node.audit()
+    assert node.record().change.before == (DRIVER, KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("boot", "said"),
+    [({"panics": True}, "it did not come up"), ({"driver": False}, "driver none is loaded")],
+)
+def test_what_does_not_come_up_well_is_not_the_default(node, boot, said):
+    driver_change.install(node, *WISH)
+    driver_change.boot_once(node, *PAIR)
+    node.boot(**boot)
+    reasons = driver_change.judge(node, *PAIR, [], 0)
+    assert said in " ".join(reasons)
+    assert node.boots_next() == KERNEL and node.record().change.stage == "failed"
+    assert driver_change.plan(node, *WISH).step == "boot", "an operator may try again"
+
+
+def test_rails_that_are_not_back_keep_a_kernel_from_being_the_default(node):
+    driver_change.install(node, *WISH)
+    driver_change.boot_once(node, *PAIR)
+    node.boot()
+    assert driver_change.judge(node, *PAIR, ["the rails are not back"], 0) == ["the rails are not back"]
+    assert node.boots_next() == KERNEL
+
+
+def test_everything_in_the_way_is_said_at_once(node):
+    node.free_bytes = 0
+    node.there["vim"] = Package("vim", "1", "iU")
+    (node.root / "boot/grub/grub.cfg").write_text("")
+    node._save = lambda: None  # nobody writes the menu anew
+    said = "\n".join(driver_change.plan(node, *WISH).problems)
+    for word in ("next_entry", "no way back", "/boot has 0.00 GiB", "/ has 0.00 GiB", "dpkg --configure -a"):
+        assert word in said
+
+
+def test_nothing_is_installed_where_there_are_problems(node):
+    node.free_bytes = 0
+    before = dict(node.there)
+    assert driver_change.install(node, *WISH).problems
+    assert node.there == before and node.record() == Record()
+
+
+def test_a_pair_that_is_known_to_be_bad_is_refused_and_a_contested_one_warned_of(tmp_path):
+    bad = offered((NEW_DRIVER, "1008", ""), (NEW_DRIVER, "1014", "+2"), (DRIVER, "1014", ""))
+    node = PretendNode(tmp_path / "a", installed(), bad)
+    assert "is known to be bad" in driver_change.plan(node, NEW_DRIVER, "6.17.0-1008", True).problems[0]
+    contested = offered(("580.159.03", "1014", "+1"), (DRIVER, "1014", ""))
+    plan = driver_change.plan(PretendNode(tmp_path / "b", installed(), contested), "580.159.03", "", True)
+    assert plan.problems == [] and "is contested" in plan.warnings[0]
+
+
+def test_a_kernel_without_its_module_is_not_booted(node):
+    driver_change.install(node, *WISH)
+    del node.there[f"{MODULES}-{NEW_KERNEL}"]
+    write_modules(node.root, NEW_KERNEL, None)
+    (node.root / f"lib/modules/{NEW_KERNEL}/kernel/nvidia-580-open/nvidia.ko").unlink()
+    with pytest.raises(DriverError, match="has no NVIDIA module"):
+        driver_change.boot_once(node, *PAIR)
+    assert node.boots_next() == KERNEL
+
+
+def test_a_node_without_a_running_kernel_to_see_is_not_touched(node):
+    (node.root / "proc/sys/kernel/osrelease").unlink()
+    plan = driver_change.plan(node, *WISH)
+    assert plan.step == "none" and plan.problems
