@@ -35,6 +35,7 @@ PLAN = "etc/tandem/plan.json"
 FABRIC_ENV = "run/tandem/fabric.env"
 HISTORY = "var/lib/tandem/history.jsonl"
 HISTORY_LINES = 5
+GUARD = "run/tandem/guard.json"
 # A boot writes some hundred lines; what comes after it are requests, of which the newest may tell of the end.
 BOOT_LINES, LAST_LINES = 1500, 300
 
@@ -63,7 +64,10 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Seen:
-    """One look. engine: as engine_state.look returns it; unit: that of this rank, None where systemd is silent."""
+    """One look. engine: as engine_state.look returns it; unit: that of this rank, None where systemd is silent.
+
+    guard: what the guard of this rank says, as guard_page shows it.
+    """
 
     plan: dict[str, Any] | None
     engine: dict[str, Any]
@@ -79,6 +83,7 @@ class Seen:
     caches_trouble: str | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     history_trouble: str | None = None
+    guard: dict[str, Any] | None = None
 
     @property
     def rank(self) -> int | None:
@@ -117,6 +122,7 @@ def look(root: Path = Path("/")) -> Seen:
             caches_trouble=caches_trouble,
             history=history,
             history_trouble=history_trouble,
+            guard=_guard(root, live),
         )
 
 
@@ -192,3 +198,13 @@ def _caches(root: Path) -> tuple[Mapping[str, Any] | None, str | None]:
     except jit_caches.CachesError as error:
         return None, str(error)
     return jit_caches.summary(found, jit_caches.max_gib(root)), None
+
+
+def _guard(root: Path, live: bool) -> dict[str, Any] | None:
+    """What the guard of this rank wrote, and age_s, how long ago; None where none has run since the boot."""
+    told = (records.read_json(root / GUARD) or {}).get("snapshot")
+    if not isinstance(told, dict):
+        return None
+    written = told.get("monotonic_s")
+    known = live and isinstance(written, (int, float))
+    return {**told, "age_s": round(time.monotonic() - written, 1) if known else None}

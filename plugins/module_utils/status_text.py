@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from . import guard_page
 from .findings import Finding
 from .status import Seen
 from .status_judgement import proof_of, proven, stage_of
 
 _COLUMN = 10
+GUARD_FRESH_S = 15.0  # it writes every five
 
 
 def as_dict(seen: Seen, findings: list[Finding]) -> dict[str, Any]:
@@ -59,6 +61,7 @@ def as_dict(seen: Seen, findings: list[Finding]) -> dict[str, Any]:
         },
         "caches": seen.caches,
         "history": seen.history,
+        "guard": seen.guard,
         "findings": [found.as_dict() for found in findings],
         "proven": proven(findings),
     }
@@ -78,6 +81,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         ("api", _api(status["api"], status["role"])),
         ("fabric", _fabric(status["fabric"])),
         ("caches", _caches(status["caches"])),
+        ("guard", _guard(status["guard"])),
         ("history", _history(status["history"])),
     ):
         for number, text in enumerate(texts):
@@ -182,6 +186,14 @@ def _caches(caches: Mapping[str, Any] | None) -> list[str]:
         f"{more}{caches['gib']:g} of at most {caches['max_gib']:g} GiB in {stacks} "
         f"stack{'' if stacks == 1 else 's'} (`tandem caches` lists them)"
     ]
+
+
+def _guard(guard: Mapping[str, Any] | None) -> list[str]:
+    if guard is None:
+        return []
+    age = guard["age_s"]
+    silent = [f"has said nothing for {age:.0f} s; then:"] if age is not None and age > GUARD_FRESH_S else []
+    return [*silent, *guard_page.lines(guard)]
 
 
 def _history(history: list[Mapping[str, Any]]) -> list[str]:

@@ -83,6 +83,10 @@ status:
       description: The folders below C(/var/cache/tandem) against their bound.
       type: dict
       sample: {gib: 3.4, max_gib: 20, whole: true, stacks: []}
+    guard:
+      description: What the guard of this rank says, and C(age_s), how long ago; null where none runs.
+      type: dict
+      sample: {state: ready, why: a right answer 3 s ago, recoveries: 0, age_s: 1.2}
     history:
       description: The last five lines of C(/var/lib/tandem/history.jsonl).
       type: list

@@ -54,6 +54,7 @@ class Guard:
     asked: tuple[int, float] | None = None
     counting: bool = False
     warming: tuple[int, float] | None = None
+    warm_still: int = 0
     look: bool = False
 
 
@@ -293,7 +294,11 @@ class World:
             elif left <= 0:
                 warm, guard.warming = (ticket, None), None
             elif self.healthy:
-                guard.warming = (ticket, left - 1)
+                guard.warming, guard.warm_still = (ticket, left - 1), 0
+            elif guard.warm_still >= self.limits.stall_s:
+                warm, guard.warming = (ticket, "stalled"), None
+            else:
+                guard.warm_still += 1
         again, self.again = self.again, False
         return News(answer, counters, warm, again)
 
@@ -328,7 +333,7 @@ class World:
         elif action.kind == "count":
             guard.counting = True
         elif action.kind == "warm_up":
-            guard.warming = (action.value, WARM_S)
+            guard.warming, guard.warm_still = (action.value, WARM_S), 0
         elif action.kind == "abandon":
             guard.asked = guard.warming = None
         elif action.kind == "note":

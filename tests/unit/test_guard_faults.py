@@ -63,6 +63,7 @@ SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 @given(**SEQUENCES)
 @settings(max_examples=12, **SETTINGS)
 @example(ranks=1, faults=[("kill", 0, 6), ("freeze", 0, 0)])
+@example(ranks=1, faults=[("kill", 0, 47), ("freeze", 0, 0)])
 @example(ranks=2, faults=[("cut", 0, 45), ("kill_guard", 0, 0), ("mend", 0, 1), ("kill", 1, 0)])
 def test_whatever_happens_it_ends_ready_or_given_up(ranks, faults):
     play(ranks, faults)
