@@ -386,7 +386,8 @@ class Group:
         elif start.stage == STARTING:
             start.stage = SERVING
             seconds = self._now - start.began
-            self.reason = f"epoch {start.epoch} ready {seconds:.0f} s after its start"
+            since = "its start" if start.warming_since else "it was adopted"
+            self.reason = f"epoch {start.epoch} ready {seconds:.0f} s after {since}"
             self._actions.append(Action("say", self.reason))
             if self.failures:
                 self._actions.append(Action("note", ("recovered", self.reason)))
