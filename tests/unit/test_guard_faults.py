@@ -71,7 +71,7 @@ def test_whatever_happens_it_ends_ready_or_given_up(ranks, faults):
 
 @pytest.mark.long
 @given(**SEQUENCES)
-@settings(max_examples=500, **SETTINGS)
+@settings(max_examples=200, **SETTINGS)
 def test_many_sequences_end_ready_or_given_up(ranks, faults):
     play(ranks, faults)
 
