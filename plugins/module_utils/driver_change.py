@@ -123,28 +123,30 @@ def install(host: Host, driver: str, kernel: str, whole_fallback: bool) -> Plan:
     """The packages of the pair, all of them in one transaction; the kernel that runs stays the one that boots."""
     look, record = host.look(), host.record()
     host.wait_for_apt()
-    if record.change and record.change.stage == "installing" and host.audit():
+    cut_off = record.change is not None and record.change.stage == "installing"
+    if cut_off and host.audit():
         host.finish_broken()
     planned = plan(host, driver, kernel, whole_fallback)
-    if planned.step != "install" or planned.problems:
+    through = cut_off and planned.step == "boot"  # what was unpacked was all that was missing
+    if planned.problems or not (through or planned.step == "install"):
         return planned
     closure = planned.closure
     before = record.change.before if record.change else (look.loaded, look.running)
     change = Change("installing", closure.driver, closure.kernel, before)
     record = replace(record, grub=True)
-    host.write_record(driver_record.at_stage(record, change, host.boot_id()))
-    host.set_up_grub(look.running)
-    host.write_preferences(closure.preferences)
-    host.install(closure.words(host.packages()))
+    if not through:
+        host.write_record(driver_record.at_stage(record, change, host.boot_id()))
+        host.set_up_grub(look.running)
+        host.write_preferences(closure.preferences)
+        host.install(closure.words(host.packages()))
     left = closure.missing(host.packages())
     if left:
         raise DriverError(
             f"apt ended well, and these are still not as wanted: {left}. Look at /var/log/apt/term.log"
         )
     host.boot_always(look.running)
-    change = replace(change, stage="installed")
-    host.write_record(driver_record.at_stage(record, change, host.boot_id()))
-    return planned
+    host.write_record(driver_record.at_stage(record, replace(change, stage="installed"), host.boot_id()))
+    return replace(planned, step="install")
 
 
 def boot_once(host: Host, driver: str, kernel: str) -> Change:

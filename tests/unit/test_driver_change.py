@@ -701,15 +701,19 @@ def test_a_change_up_to_its_proof(node):
     assert driver_change.plan(node, DRIVER, KERNEL, True).step == "install", "and the way back is one too"
 
 
-def test_apt_that_was_killed_is_taken_up(node):
-    node.dies = 7
+@pytest.mark.parametrize("after", [1, 7, -1, 0])
+def test_apt_that_was_killed_is_taken_up(node, after):
+    """After the first package, amid them, at the last one, and when all of them were there."""
+    words = driver_change.plan(node, *WISH).closure.words(node.there)
+    node.dies = after if after > 0 else len(words) + after
     with pytest.raises(DriverError, match="killed"):
         driver_change.install(node, *WISH)
-    assert node.record().change.stage == "installing" and node.audit()
+    assert node.record().change.stage == "installing" and bool(node.audit()) == (after != 0)
     assert node.boots_next() == KERNEL
-    plan = driver_change.plan(node, *WISH)
-    assert (plan.step, plan.problems) == ("install", [])
-    assert driver_change.install(node, *WISH).problems == [] and not node.audit()
+    assert driver_change.plan(node, *WISH).problems == []
+    plan = driver_change.install(node, *WISH)
+    assert (plan.step, plan.problems, node.audit()) == ("install", [], "")
+    assert node.record().change.stage == "installed"
     assert node.record().change.before == (DRIVER, KERNEL)
 
 
