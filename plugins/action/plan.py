@@ -12,7 +12,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.findings import worst
 from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
 from ansible_collections.tandem.spark.plugins.plugin_utils import planning
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, node_plan
-from ansible_collections.tandem.spark.plugins.plugin_utils.report import report
+from ansible_collections.tandem.spark.plugins.plugin_utils.report import overridden_text, report
 
 
 class ActionModule(ActionBase):
@@ -45,10 +45,13 @@ class ActionModule(ActionBase):
         ranks, plan = made.ranks, made.plan
         rank = ranks[hosts.index(me)]
         path = effective[hosts[0]]["tandem_checkpoint_path"] or profile["checkpoint"]["path"]
+        if rank.number == 0 and made.changed:
+            self._display.display(overridden_text(profile["name"], made.changed))
         result.update(
             changed=False,
             plan=node_plan(group, ranks, rank, plan, profile),
             profile=profile,
+            overridden=[dict(zip(("key", "was", "now"), each, strict=True)) for each in made.changed],
             checkpoint_path=path,
             engine_yaml=engine_config.engine_yaml(
                 {**profile["engine"]["flags"], "tensor-parallel-size": profile["tensor_parallel_size"]},

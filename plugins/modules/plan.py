@@ -45,6 +45,12 @@ profile:
   returned: success
   type: dict
   sample: {name: rehearsal, tensor_parallel_size: 2}
+overridden:
+  description: What the inventory changes in the profile; V(null) is what is not there.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{key: engine.flags.max-num-seqs, was: 2, now: 4}]
 checkpoint_path:
   description: Folder of the weights on every rank.
   returned: success

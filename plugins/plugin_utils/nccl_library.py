@@ -39,7 +39,8 @@ def locked(lists: Path, name: str) -> str | None:
 
 def choose(profile: Mapping, lists: Path) -> Choice:
     """Whether something is preloaded, and why."""
-    own, minimum = locked(lists, profile["runtime"]["lock"]), profile["nccl"].get("minimum")
+    lock, minimum = profile["runtime"].get("lock"), profile["nccl"].get("minimum")
+    own = locked(lists, lock) if lock else None
     preload = (profile["nccl"].get("preload") or {}).get("lock")
     if own is None:
         return Choice(None, None, "The engine brings no NCCL of its own (gloo); nothing is preloaded.")

@@ -13,23 +13,28 @@ from typing import Any
 import yaml
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
-from ansible_collections.tandem.spark.plugins.plugin_utils import variables
+from ansible_collections.tandem.spark.plugins.plugin_utils import profile_checks, variables
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import plan_group
 
 ROLES = Path(__file__).parents[2] / "roles"
 PROFILE_FILES = ROLES / "profile" / "files"
+PROFILES = PROFILE_FILES / "profiles"
 
 
 @dataclass(frozen=True)
 class Planned:
-    """effective: every public variable of each host as it counts. profile and plan are None where they are unusable."""
+    """effective: every public variable of each host as it counts. profile and plan are None where they are unusable.
+
+    changed: what the overrides changed in the profile, as `profile.changes` tells it.
+    """
 
     effective: Mapping[str, Mapping[str, Any]]
     ranks: Sequence[Rank]
     profile: dict | None
     plan: GroupPlan | None
     findings: list[Finding]
+    changed: Sequence[tuple[str, Any, Any]] = ()
 
 
 def public(values: Mapping) -> dict:
@@ -48,18 +53,26 @@ def make(group: str, hosts: Sequence[str], given: Mapping[str, Mapping], nodes: 
     findings += variables.differing(effective)
     profile = _profile(effective[hosts[0]], findings)
     ranks = [Rank(number, host, effective[host], nodes.get(host)) for number, host in enumerate(hosts)]
-    plan = plan_group(group, ranks, profile) if profile else None
-    return Planned(effective, ranks, profile, plan, findings + (plan.findings if plan else []))
+    if profile is None:
+        return Planned(effective, ranks, None, None, findings)
+    findings += profile_checks.check(profile, nodes, PROFILE_FILES / "flags", profiles.runnable(PROFILES))
+    plan = plan_group(group, ranks, profile)
+    before = profiles.described(
+        effective[hosts[0]]["tandem_profile"], PROFILES, effective[hosts[0]]["tandem_profiles"]
+    )
+    changed = list(profiles.changes(before, profile))
+    return Planned(effective, ranks, profile, plan, findings + plan.findings, changed)
 
 
 def _profile(values: Mapping, findings: list[Finding]) -> dict | None:
-    name = values["tandem_profile"]
+    name, own = values["tandem_profile"], values["tandem_profiles"] or {}
     schema = yaml.safe_load((PROFILE_FILES / "profile_schema.yml").read_text())
-    folder = PROFILE_FILES / "profiles"
     try:
-        return profiles.load(name, folder, values["tandem_profile_overrides"] or {}, schema)
+        return profiles.load(name, PROFILES, values["tandem_profile_overrides"] or {}, schema, own)
     except profiles.UnknownProfile:
-        findings.append(finding("plan.profile.unknown", name=name, known=", ".join(profiles.names(folder))))
+        findings.append(
+            finding("plan.profile.unknown", name=name, known=", ".join([*profiles.names(PROFILES), *own]))
+        )
     except profiles.ProfileError as why:
         findings.append(finding("plan.profile.wrong", name=name, why=why))
     return None

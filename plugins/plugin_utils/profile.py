@@ -1,11 +1,16 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A named profile with the user's overrides laid over it, checked against the schema (controller only)."""
+"""A named profile with the user's overrides laid over it, checked against the schema (controller only).
+
+A profile is a file of the collection, or an entry of `tandem_profiles` in the inventory. Both may be laid over another
+one (`base`), which may be a profile, or a file of the folder `bases` beside the profiles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -33,11 +38,72 @@ def merged(base: Mapping, overrides: Mapping) -> dict:
     for key, value in overrides.items():
         if value is None:
             result.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
-            result[key] = merged(result[key], value)
+        elif isinstance(value, Mapping):
+            below = result.get(key)
+            result[key] = merged(below if isinstance(below, Mapping) else {}, value)
         else:
             result[key] = value
     return result
+
+
+def changes(before: object, after: object, path: str = "") -> Iterator[tuple[str, object, object]]:
+    """(key with dots, value before, value after) of everything that differs; None where it is not there."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted(before.keys() | after.keys(), key=str):
+            yield from changes(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))
+    elif before != after:
+        yield path, before, after
+
+
+def described(name: str, folder: Path, own: Mapping[str, Mapping] | None = None) -> dict:
+    """The profile called `name` over what it is based on, unchecked.
+
+    `own`: the user's profiles by name. Raises UnknownProfile, or ProfileError where it cannot be put together.
+    """
+    own = own or {}
+    if name in own and name in names(folder):
+        raise ProfileError(
+            f"tandem_profiles has a profile of that name, and so has the collection: rename {name}"
+        )
+    if name not in own and name not in names(folder):
+        raise UnknownProfile(name)
+    layers, wanted = [], name
+    while wanted is not None:
+        if wanted in (each for each, _layer in layers):
+            raise ProfileError(f"base: {wanted} is based on itself")
+        layers.append((wanted, _read(wanted, folder, own)))
+        wanted = layers[-1][1].get("base")
+    result: dict = {}
+    for _each, layer in reversed(layers):
+        result = merged(result, {key: value for key, value in layer.items() if key != "base"})
+    return {**result, "name": name} if name in own else result
+
+
+def runnable(folder: Path) -> list[str]:
+    """The profiles that ship and that this collection can run already."""
+    return [name for name in names(folder) if not described(name, folder).get("not_runnable")]
+
+
+@functools.cache
+def _parsed(file: Path) -> Mapping:
+    """A file that ships does not change in a run; nobody changes what `merged` is given."""
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def _read(name: object, folder: Path, own: Mapping[str, Mapping]) -> Mapping:
+    bases = folder.parent / "bases"
+    if name in own:
+        layer = own[name]
+    elif name in names(folder):
+        layer = _parsed(folder / f"{name}.yml")
+    elif name in names(bases):
+        layer = _parsed(bases / f"{name}.yml")
+    else:
+        known = ", ".join([*names(folder), *names(bases), *sorted(own)])
+        raise ProfileError(f"base: there is no profile {name!r}, wanted one of {known}")
+    if not isinstance(layer, Mapping):
+        raise ProfileError(f"{name} is {type(layer).__name__}, wanted a map")
+    return layer
 
 
 def problems(profile: Mapping, schema: Mapping) -> list[str]:
@@ -65,15 +131,14 @@ def problems(profile: Mapping, schema: Mapping) -> list[str]:
     return wrong
 
 
-def load(name: str, folder: Path, overrides: Mapping, schema: Mapping) -> dict:
+def load(
+    name: str, folder: Path, overrides: Mapping, schema: Mapping, own: Mapping[str, Mapping] | None = None
+) -> dict:
     """The profile called `name`, overridden and checked.
 
     Raises UnknownProfile where there is none, ProfileError with all problems where it cannot be used.
     """
-    file = folder / f"{name}.yml"
-    if name not in names(folder):
-        raise UnknownProfile(name)
-    profile = merged(yaml.safe_load(file.read_text()), overrides)
+    profile = merged(described(name, folder, own), overrides)
     found = problems(profile, schema) or nccl_library.problems(
         profile, folder.parents[2] / "runtime" / "files"
     )

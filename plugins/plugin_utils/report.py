@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, worst_first
@@ -17,3 +18,13 @@ def report(findings: Iterable[Finding]) -> str:
         where = f" [{', '.join(each.hosts)}]" if each.hosts else ""
         lines.append(f"{each.severity.upper()} {each.id}{where}: {each.summary}. {each.remedy}.")
     return "\n".join(lines)
+
+
+def overridden_text(name: str, changes: Iterable[tuple[str, object, object]]) -> str:
+    """What an inventory changes in a profile, a line for each key."""
+
+    def shown(value: object) -> str:
+        return "nothing" if value is None else json.dumps(value, default=str)
+
+    lines = [f"  {key}: {shown(was)} -> {shown(now)}" for key, was, now in changes]
+    return "\n".join([f"The profile {name}, as tandem_profile_overrides changes it:", *lines])
