@@ -28,11 +28,15 @@ _NAMED = re.compile(r"(?i)clock[-_]?cap|gpu[-_]?cap")
 
 @dataclass(frozen=True)
 class Cap:
-    """who: a file or a process. says: its command, None where only its name tells. mhz: the highest clock it allows."""
+    """who: a file or a process. says: its command, None where only its name tells. mhz: the highest clock it allows.
+
+    ours: set by a unit of the collection, as its user asked.
+    """
 
     who: str
     says: str | None = None
     mhz: float | None = None
+    ours: bool = False
 
 
 def caps(root: Tree) -> list[Cap]:
@@ -46,23 +50,25 @@ def cap_mhz(found: list[Cap]) -> float | None:
 
 
 def findings(found: list[Cap]) -> list[Finding]:
-    return [finding("power.cap.set", who=each.who, evidence=each.says or "its name") for each in found]
+    others = [each for each in found if not each.ours]
+    return [finding("power.cap.set", who=each.who, evidence=each.says or "its name") for each in others]
 
 
-def _cap(who: str, text: str) -> Cap | None:
+def _cap(who: str, text: str, ours: bool = False) -> Cap | None:
     if command := _COMMAND.search(text):
         numbers = re.findall(r"\d{1,6}(?:\.\d{1,3})?", command[1] or "")
         clocks = bool(_CLOCKS.search(command[0]))
         says = " ".join(command[0].split())
-        return Cap(who, says, max(map(float, numbers)) if numbers and clocks else None)
-    return Cap(who) if _NAMED.search(who) else None
+        return Cap(who, says, max(map(float, numbers)) if numbers and clocks else None, ours)
+    return Cap(who, ours=ours) if _NAMED.search(who) else None
 
 
 def _in_files(root: Tree) -> Iterator[Cap]:
     for folder in UNIT_FOLDERS:
         for name in root.names(folder):
-            if name.endswith(".service") and not name.startswith(OURS):
-                if found := _cap(f"/{folder}/{name}", _without_comments(root.text(folder, name))):
+            if name.endswith(".service"):
+                text = _without_comments(root.text(folder, name))
+                if found := _cap(f"/{folder}/{name}", text, name.startswith(OURS)):
                     yield found
     for folder in JOB_FOLDERS:
         for path in [f"{folder}/{name}" for name in root.names(folder)] or [folder]:

@@ -245,7 +245,6 @@ UNIT = "[Service]\n# nvidia-smi -lgc 0,1000\nExecStart=/usr/bin/nvidia-smi -lgc 
         ("etc/cron.d/gpu", "@reboot root nvidia-smi --lock-gpu-clocks=300,2000", [("/etc/cron.d/gpu", 2000.0)]),
         ("etc/crontab", "@reboot root nvidia-smi -pl 100", [("/etc/crontab", None)]),
         ("run/systemd/system/clockcap.service", "", [("/run/systemd/system/clockcap.service", None)]),
-        ("etc/systemd/system/tandem-clockcap.service", UNIT, []),
         ("etc/systemd/system/cap.service", "# nvidia-smi -lgc 0,2200", []),
         ("etc/systemd/system/log.service", "ExecStart=/usr/bin/nvidia-smi -q -d CLOCK", []),
         ("proc/77/cmdline", "/bin/sh\0-c\0while :; do nvidia-smi -lgc 0,2200; sleep 300; done\0",
@@ -261,6 +260,13 @@ def test_who_caps_the_clocks(tmp_path, path, text, expected):
     found = clock_caps.caps(Tree(str(tmp_path)))
     assert [(cap.who, cap.mhz) for cap in found] == expected
     assert [note.id for note in clock_caps.findings(found)] == ["power.cap.set"] * len(expected)
+
+
+def test_a_cap_of_the_collection_holds_the_clocks_and_is_no_finding(tmp_path):
+    put(tmp_path / "etc/systemd/system/tandem-clock-cap.service", UNIT)
+    found = clock_caps.caps(Tree(str(tmp_path)))
+    assert [(cap.mhz, cap.ours) for cap in found] == [(2200.0, True)]
+    assert clock_caps.cap_mhz(found) == 2200.0 and clock_caps.findings(found) == []
 
 
 def test_the_lowest_cap_holds_the_clocks():
