@@ -174,7 +174,7 @@ def test_a_kernel_ahead_of_its_modules_is_not_booted():
     moving = "--allow-downgrades --allow-change-held-packages"
     shell(WORKER, f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y {moving} install {metas} 2>&1")
     try:
-        assert "driver.kernel.no_module" in module(WORKER, "driver_info")
+        assert "driver.kernel.no_module" in module(WORKER, "driver_info", root="/")
         said = module(WORKER, "driver_boot", state="once", driver=OLD, kernel=NEW_KERNEL)
         assert "FAILED" in said and f"{NEW_KERNEL} has no NVIDIA module" in said
         assert "next_entry" not in shell(WORKER, "grub-editenv - list")
