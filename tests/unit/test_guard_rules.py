@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.tandem.spark.plugins.module_utils.guard_group import Group, Heard, News
+from ansible_collections.tandem.spark.plugins.module_utils.guard_rules import Limits, Report
 from guard_sim import BOOT_S, WARM_S, World
 
 # From the end of a fault to a proven answer: the engine's boot, its warm-up, and at most this of the guard's own.
@@ -382,3 +384,39 @@ def test_a_rank_that_survives_sigkill_is_named_and_nothing_starts():
     assert len(said) == 1 and "rank 1" in said[0]
     world.power(1, True)  # a reboot
     world.until("ready", 200)
+
+
+# The decisions alone, where the world above is too kind.
+
+
+def test_a_report_from_before_the_order_to_stop_says_nothing():
+    def heard(*times: float) -> dict[int, Heard]:
+        return {rank: Heard(Report(rank, "down"), at) for rank, at in enumerate(times)}
+
+    group = Group(2, Limits(), 0, lambda: "epoch")
+    group.tick(1, heard(1, 1), News())
+    group.tick(2, heard(2, 1), News())
+    assert group.phase == "stopping", "rank 1 may have been started since"
+    group.tick(3, heard(3, 2), News())
+    assert group.phase == "running"
+
+
+def test_after_the_warm_up_only_an_answer_makes_it_ready():
+    world = World()
+    world.until("warming", 120)
+    while world.nodes[0].guard.warming:
+        world.step()
+    world.dumb = True
+    world.run(10)
+    assert world.state == "warming"
+    world.dumb = False
+    world.until("ready", 10)
+
+
+def test_an_operators_restart_of_one_rank_restarts_all():
+    world = serving()
+    world.stop_by_hand(1)
+    world.nodes[1].unit.go("down", world.now)
+    world.start_by_hand(1)  # at once, as `systemctl restart` does it
+    back(world, 120)
+    assert "rank 1 died" in world.notes[0][2]
