@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import (
+    catalogue_checkpoint,
     catalogue_driver,
     catalogue_engine,
     catalogue_fabric,
@@ -66,6 +67,7 @@ def join_catalogues(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
 
 CATALOGUE = join_catalogues(
     (
+        catalogue_checkpoint.ENTRIES,
         catalogue_driver.ENTRIES,
         catalogue_engine.ENTRIES,
         catalogue_fabric.ENTRIES,

@@ -1,0 +1,105 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""SHA-256 of many files at once, with the rate and the time left told on the way.
+
+One thread for each core: hashlib lets go of the interpreter while it hashes, so they run side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+SAY_EVERY_S = 5.0
+CHUNK_BYTES = 1 << 20
+GIB = 1 << 30
+
+
+class TooSlow(Exception):
+    """What was hashed when the time ran out."""
+
+
+def hash_files(
+    folder: Path,
+    wanted: Mapping[str, str],
+    say: Callable[[str], None],
+    limit_s: float = float("inf"),
+    threads: int | None = None,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """({file: hex digits}, {file: why it could not be read}) of files in `folder`.
+
+    wanted: {file: "sha256" or "git"}; "git" is the SHA-1 that git gives a file's content. Raises TooSlow.
+    """
+    sizes = {name: _size(folder / name) for name in wanted}
+    read = dict.fromkeys(wanted, 0)
+    stop = threading.Event()
+
+    def one(name: str) -> str:
+        return _hash(folder / name, wanted[name], sizes[name], stop, lambda count: read.update({name: count}))
+
+    start = time.monotonic()
+    # The largest first, so that no thread is left alone with one at the end.
+    order = sorted(wanted, key=lambda name: (-sizes[name], name))
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        jobs = {name: pool.submit(one, name) for name in order}
+        while wait(jobs.values(), timeout=SAY_EVERY_S).not_done:
+            seconds = time.monotonic() - start
+            say(_on_the_way(sum(read.values()), sum(sizes.values()), seconds))
+            if seconds > limit_s:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise TooSlow(
+                    f"{sum(read.values()) / GIB:.2f} of {sum(sizes.values()) / GIB:.2f} GiB were hashed in "
+                    f"{seconds:.0f} s, wanted was all of it"
+                )
+    seconds = time.monotonic() - start
+    if wanted:
+        total = sum(read.values())
+        rate = f", {total / GIB / seconds:.2f} GiB/s" if seconds else ""
+        say(f"hashed {len(wanted)} files, {total / GIB:.2f} GiB, in {seconds:.1f} s{rate}")
+    digests, unread = {}, {}
+    for name, job in jobs.items():
+        error = job.exception()
+        if isinstance(error, OSError):
+            unread[name] = error.strerror or str(error)
+        else:
+            digests[name] = job.result()
+    return digests, unread
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _on_the_way(done: int, total: int, seconds: float) -> str:
+    rate = done / seconds if seconds else 0.0
+    left = f"{(total - done) / rate:.0f} s left" if rate else "no byte yet"
+    return f"hashed {done / GIB:.1f} of {total / GIB:.1f} GiB, {rate / GIB:.2f} GiB/s, {left}"
+
+
+def _hash(path: Path, kind: str, size: int, stop: threading.Event, count: Callable[[int], None]) -> str:
+    digest = (
+        hashlib.sha256()
+        if kind == "sha256"
+        else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+    )
+    buffer = bytearray(CHUNK_BYTES)
+    view = memoryview(buffer)
+    done = 0
+    with open(path, "rb", buffering=0) as stream:
+        while not stop.is_set() and (length := stream.readinto(buffer)):
+            digest.update(view[:length])
+            done += length
+            count(done)
+        # What was read once shall not take the memory that the engine needs; on a Spark it is the GPU's too.
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return digest.hexdigest()
