@@ -223,6 +223,8 @@ class Group:
             if silent := self._silent():
                 self._stop(f"{_ranks(silent)} silent, nothing to adopt", hard=True)
             return
+        if any(report.unit in ("unknown", "queued", "preparing") for report in fresh.values()):
+            return  # systemd will tell soon; what may be in order is not killed meanwhile
         saved_epoch, saved_bound = self._saved.get("epoch"), self._saved.get("bound", {})
         running = {rank: report.invocation for rank, report in fresh.items() if report.unit == "active"}
         if saved_epoch and all(running.get(rank) == start for rank, start in saved_bound.items()):

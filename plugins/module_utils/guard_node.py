@@ -62,7 +62,11 @@ def facts(root: Path, setup: Setup) -> dict[str, Any]:
         if environment
         else None,
         "rails": [
-            {"netdev": rail.get("netdev"), "address": rail.get("address"), "state": _rail_state(root, rail)}
+            {
+                "netdev": str(rail.get("netdev"))[:64],
+                "address": str(rail.get("address"))[:64],
+                "state": _rail_state(root, rail),
+            }
             for rail in (rails if isinstance(rails, list) else [])[:8]
             if isinstance(rail, dict)
         ],
@@ -153,7 +157,7 @@ class Guard:
             invocation=unit.invocation,
             epoch=self._rank.epoch,
             by_hand=self._rank.by_hand,
-            hold=held[0].owner if held else None,
+            hold=held[0].owner[:64] if held else None,
             free=self._memory_return.tick(now, down, available_gib(self._root) if down else None),
             compiling=self._signs.compiling,
             cache=self._signs.cache,

@@ -420,3 +420,20 @@ def test_an_operators_restart_of_one_rank_restarts_all():
     world.start_by_hand(1)  # at once, as `systemctl restart` does it
     back(world, 120)
     assert "rank 1 died" in world.notes[0][2]
+
+
+@pytest.mark.parametrize(
+    "memory", [None, {"epoch": "e1", "bound": {"0": "start-0", "1": "start-1"}, "warm": True}]
+)
+@pytest.mark.parametrize("unit", ["unknown", "preparing", "queued"])
+def test_what_is_not_yet_known_is_not_killed(unit, memory):
+    def heard(now: float, second: str) -> dict[int, Heard]:
+        units = {0: "active", 1: second}
+        return {rank: Heard(Report(rank, units[rank], f"start-{rank}", "e1"), now) for rank in units}
+
+    group = Group(2, Limits(), 0, lambda: "e2", memory)
+    for now in range(1, 60):
+        group.tick(now, heard(now, unit), News())
+        assert group.order(1).want == "nothing"
+    group.tick(60, heard(60, "active"), News())
+    assert group.phase == "running" and group.order(1).invocation == "start-1"
