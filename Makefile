@@ -46,7 +46,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver docs findings
+.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver docs findings profiles
 test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
 	@echo "make test: all of it passed, nothing was skipped"
 
@@ -67,6 +67,9 @@ unit: env ## the tables, the artefact's files, the lists and the specs
 
 findings: env ## write docs/findings.md anew from the catalogue of findings
 	python docs/findings.py
+
+profiles: env ## write docs/profiles.md anew from the profiles
+	python docs/profiles.py
 
 docs: env ## every module, plugin and role page is complete and its references hold
 	antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs all --skip-rstcheck .
@@ -104,4 +107,4 @@ driver: env ## driver and kernel held, changed, brought back: real apt, stub pac
 	LAB=$(or $(LAB),tandem)-driver molecule test --scenario-name driver
 
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails rdma driver ## the same with the tests that take long (root, for the lab)
+test-all: test rails driver ## the same with the tests that take long (root, for the lab)

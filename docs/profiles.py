@@ -1,7 +1,7 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write profiles.md beside this file from the profiles: `python docs/profiles.py`."""
+"""Write profiles.md beside this file from the profiles; `make profiles` calls it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEAD = """\
 # Profiles
 
 A profile is everything about an engine and a checkpoint that is not a machine: versions, flags, environment, warm-up,
-proof, and whose figures it is held against. `tandem_profile` names one. `python docs/profiles.py` writes this page from
+proof, and whose figures it is held against. `tandem_profile` names one. `make profiles` writes this page from
 `roles/profile/files/profiles`; what a source does not tell is not there, and is said.
 """
 OWN = """\

@@ -15,7 +15,7 @@ _spec.loader.exec_module(generator)
 
 
 def test_the_page_is_in_step():
-    """`python docs/profiles.py` writes it anew."""
+    """`make profiles` writes it anew."""
     assert generator.PAGE.read_text(encoding="utf-8") == generator.page(generator.shipped())
 
 
