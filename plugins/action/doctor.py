@@ -31,20 +31,7 @@ class ActionModule(ActionBase):
             host: hostvars[host].get("__tandem_node") or {} for host in task_vars["ansible_play_hosts_all"]
         }
         trouble = doctor_files.unknown_options(task_vars, OPTIONS)
-        findings = [
-            each
-            for host, look in looks.items()
-            for each in doctor.of_node(host, hostvars[host].get("ansible_host") or host, look)
-        ]
-        for group, hosts in self._groups(task_vars, looks).items():
-            nodes = {
-                host: node for host in hosts if (node := doctor.node_of(looks.get(host, {}))) is not None
-            }
-            findings += doctor.of_group(nodes)
-            try:
-                findings += self._planned(group, hosts, hostvars, nodes)
-            except PlanError as error:
-                trouble.append(str(error))
+        findings = self._findings(task_vars, looks, trouble)
         report = doctor.report(
             looks, findings, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), doctor_files.collection()
         )
@@ -71,6 +58,25 @@ class ActionModule(ActionBase):
             )
         result.update(changed=False, counts=report["counts"], worst=report["worst"])
         return {**result, "failed": True, "msg": "\n".join(trouble)} if trouble else result
+
+    def _findings(self, task_vars: Mapping, looks: Mapping, trouble: list[str]) -> list[Finding]:
+        """Of every node, of every group, and of its plan; what keeps a plan from being made goes to `trouble`."""
+        hostvars = task_vars["hostvars"]
+        findings = [
+            each
+            for host, look in looks.items()
+            for each in doctor.of_node(host, hostvars[host].get("ansible_host") or host, look)
+        ]
+        for group, hosts in self._groups(task_vars, looks).items():
+            nodes = {
+                host: node for host in hosts if (node := doctor.node_of(looks.get(host, {}))) is not None
+            }
+            findings += doctor.of_group(nodes)
+            try:
+                findings += self._planned(group, hosts, hostvars, nodes)
+            except PlanError as error:
+                trouble.append(str(error))
+        return findings
 
     @staticmethod
     def _files(wanted: Mapping, report: Mapping, task_vars: Mapping, trouble: list[str]) -> dict[str, bytes]:
