@@ -23,13 +23,16 @@ from lab import words
 from settings import MANAGEMENT_NETWORK, RAILS, Lab, LabError
 from system import delete_namespace, ip, lock, namespace_exists, remove_tree, replace_file, run
 
-# RDMA carries something, however little: an emulated processor's figures are none.
+# RDMA carries something, however little: an emulated processor's figures are none. Everything has time.
 INVENTORY = """# Written by molecule/lab/vms.py: edits are lost.
 tandem:
   vars:
+    ansible_timeout: 300
+    tandem_fabric_revert_after_s: 1200
+    tandem_fabric_peer_timeout_s: 120
     tandem_profile_overrides:
       transport: rdma
-      link: {min_rail_gbps: 0.001, min_total_gbps: 0.001, max_latency_us: 1000000, join_timeout_s: 240}
+      link: {min_rail_gbps: 0.00001, min_total_gbps: 0.00001, max_latency_us: 10000000, join_timeout_s: 600}
 """
 COUNT = 2  # their rails are cables: each end has one peer
 KIND = "virtual machines"

@@ -213,7 +213,7 @@ def walk(plan, rails, hcas, indices, wish) -> tuple[list[link.Point], list[Findi
 def run(program: str, end: End, wish: Wish, patience_s: float) -> Outcome:
     """One rail's part. Who sends asks again until the other end waits for it."""
     deadline = time.monotonic() + patience_s
-    limit = wish.seconds + SETUP_S + (0 if end.server else patience_s)
+    limit = wish.seconds + SETUP_S + patience_s
     argv = perftest.command(program, end, wish.size, wish.seconds, limit)
     while True:
         answer = commands.ask(argv, timeout_s=limit + 10, with_errors=True)

@@ -32,7 +32,8 @@ _MEANINGS = (
         "memory could not be registered; see `ulimit -l` and CmaFree of /proc/meminfo",
     ),
     (
-        r"Failed to modify QP|Unable to Connect the HCA's|Failed to (?:query|read) GID|gid index|Invalid GID",
+        r"Failed to modify QP|Incompatibility issue with GID types|Unable to Connect the HCA's|"
+        r"Failed to (?:query|read) GID|gid index|Invalid GID",
         "there is no way from this GID to the peer's: one of the two ends has another address at this index",
     ),
     (
