@@ -19,6 +19,8 @@ from .ibv import Device, read_devices
 from .kernel_files import Tree
 from .selection import Selection, select
 
+IP_TIMEOUT_S = 30  # it takes a hundredth of one; an emulated machine beside others took more than five
+
 
 class FabricEnvError(Exception):
     """Every reason why the rank must not start: found, wanted, what to do."""
@@ -47,8 +49,13 @@ def look_at_machine(sysfs_root: str) -> Machine:
     """A copy of some node's sysfs has no list of addresses: there the GID tables tell them."""
     devices = read_devices(sysfs_root).devices
     if fabric_look.is_live(sysfs_root):
-        shown = commands.ask(["ip", "-j", "-4", "addr"]).out
-        return Machine(Tree(sysfs_root), devices, network.read_addresses(shown), True)
+        shown = commands.ask(["ip", "-j", "-4", "addr"], timeout_s=IP_TIMEOUT_S)
+        if not shown.ok:
+            raise FabricEnvError(
+                f"The addresses of this node are unknown: `ip -j -4 addr` gave no answer within {IP_TIMEOUT_S} s. "
+                "Run it by hand: it needs iproute2, and a node that is not busy beyond measure."
+            )
+        return Machine(Tree(sysfs_root), devices, network.read_addresses(shown.out), True)
     found: dict[str, tuple[IPv4Interface, ...]] = {}
     for gid in (gid for device in devices for port in device.ports for gid in port.gids):
         if gid.ipv4 and gid.ndev and IPv4Interface(gid.ipv4) not in found.get(gid.ndev, ()):

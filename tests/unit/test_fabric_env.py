@@ -112,6 +112,15 @@ def test_a_pinned_rank(start):
     }
 
 
+def test_addresses_that_could_not_be_read_are_unknown_and_not_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(fabric_env.fabric_look, "is_live", lambda root: True)
+    monkeypatch.setattr(
+        fabric_env.commands, "ask", lambda *words, **options: fabric_env.commands.Answer(None, "")
+    )
+    with pytest.raises(fabric_env.FabricEnvError, match="addresses of this node are unknown"):
+        fabric_env.look_at_machine(write_tree(tmp_path / "sys", TREE))
+
+
 def test_what_others_baked_in_never_reaches_a_rank(start):
     """Case 052 too: rendezvous, message queue and gloo are all on the rail, never one of them on the LAN."""
     code, variables, _ = start(plan={**PLAN, "nccl": {**PLAN["nccl"], **BAKED}})
