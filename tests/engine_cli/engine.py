@@ -6,6 +6,8 @@
 It is the real wheel without its compiled modules, over the dependencies of the rehearsal's engine.
 Its version says ``+cpu``, so that it looks for no GPU. Everything comes from the hashed lists and stays in
 the user's cache (about 4 GB), in a folder named after those lists.
+
+``python tests/engine_cli/engine.py`` writes what the parsers of both releases know to roles/profile/files/flags.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ PROFILE = ROOT / "roles" / "profile" / "files" / "profiles" / "rehearsal.yml"
 ENGINES = ROOT / "roles" / "runtime" / "files"
 REHEARSAL = ENGINES / "rehearsal.txt"
 RELEASE = ROOT / "requirements" / "engine-cli.txt"
+FLAGS = ROOT / "roles" / "profile" / "files" / "flags"
+# The release that is unpacked, and the one that the rehearsal's environment has.
+UNPACKED, REHEARSED = "0.33.0", "0.32.0"
 CACHE = Path("~/.cache/tandem").expanduser()
 
 
@@ -83,10 +88,10 @@ def is_compiled_vllm(name: str) -> bool:
     return name.startswith("vllm/") and name.endswith(".so")
 
 
-def judge(command_lines: list[list[str]]) -> dict:
-    """Return {"vllm": version, "verdicts": […]} of `judge_commands.py`, which describes a verdict."""
+def judge(command_lines: list[list[str]], release: str = UNPACKED) -> dict:
+    """Return {"vllm": version, "flags": {…}, "verdicts": […]} of `judge_commands.py`, which describes them."""
     folder = prepare()
-    environment = {**os.environ, "PYTHONPATH": str(folder / "site")}
+    environment = {**os.environ, "PYTHONPATH": str(folder / "site") if release == UNPACKED else ""}
     environment.pop("HF_HUB_OFFLINE", None)  # offline, vLLM wants the checkpoint to be there before it judges
     done = subprocess.run(
         [str(folder / "venv" / "bin" / "python"), str(Path(__file__).with_name("judge_commands.py"))],
@@ -98,3 +103,20 @@ def judge(command_lines: list[list[str]]) -> dict:
     if done.returncode:
         raise RuntimeError(f"vLLM could not be asked:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout)
+
+
+def flags_file(release: str) -> Path:
+    """Return where the flags of a release lie."""
+    return FLAGS / f"vllm-{release}.txt"
+
+
+def flags_text(release: str, flags: dict[str, str]) -> str:
+    """Return the content of that file: a flag of `vllm serve` and its kind a line."""
+    head = f"# What the parser of vLLM {release} knows; python tests/engine_cli/engine.py writes it.\n"
+    return head + "".join(f"{name} {kind}\n" for name, kind in flags.items())
+
+
+if __name__ == "__main__":
+    for each in (UNPACKED, REHEARSED):
+        flags_file(each).write_text(flags_text(each, judge([], each)["flags"]))
+        print(flags_file(each))

@@ -4,13 +4,14 @@
 """Let the vLLM on sys.path judge command lines as `vllm serve` would, up to its parallel configuration.
 
 Runs in the engine's own Python. stdin: a JSON list of argument lists, each beginning with ``serve``.
-stdout: JSON with ``vllm`` (its version) and ``verdicts``, one each: ``code`` (0 accepted, 2 refused by the
-parser, 1 refused later), ``reason`` and, where accepted, ``arguments``: every parsed value.
+stdout: JSON with ``vllm`` (its version), ``flags`` (what its parser knows) and ``verdicts``, one each: ``code``
+(0 accepted, 2 refused by the parser, 1 refused later), ``reason`` and, where accepted, ``arguments``: every value.
 One process for all, because importing vLLM takes seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.metadata
 import io
@@ -52,6 +53,25 @@ def judge(words: list[str]) -> dict:
     return {"code": 0, "reason": "", "arguments": {**vars(arguments), "model": model}}
 
 
+def flags() -> dict[str, str]:
+    """Return what `vllm serve` knows: value, either (a value or none), switch, or on (one that cannot be switched off).
+
+    Negatives are not named: a profile says `false`, and the collection writes `no-…`.
+    """
+    parser = FlexibleArgumentParser(prog="vllm")
+    serve = ServeSubcommand().subparser_init(parser.add_subparsers(dest="subparser"))
+    known = serve._option_string_actions
+
+    def kind(name: str, action: argparse.Action) -> str:
+        if action.nargs == 0:
+            return "switch" if f"--no-{name}" in known else "on"
+        return "either" if action.nargs == "?" else "value"
+
+    names = sorted(word[2:] for word in known if word.startswith("--") and not word.startswith("--no-"))
+    return {name: kind(name, known[f"--{name}"]) for name in names if name != "help"}
+
+
 if __name__ == "__main__":
     verdicts = [judge(words) for words in json.load(sys.stdin)]
-    json.dump({"vllm": importlib.metadata.version("vllm"), "verdicts": verdicts}, sys.stdout, default=str)
+    answer = {"vllm": importlib.metadata.version("vllm"), "flags": flags(), "verdicts": verdicts}
+    json.dump(answer, sys.stdout, default=str)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real parser of vLLM 0.33.0 takes what the profile v4-flash-next renders, and as it is meant."""
+"""The real parser of its release takes what each profile renders, and as it is meant."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 
 import engine
 import pytest
+import rendering
 import yaml
-from ansible_collections.tandem.spark.plugins.module_utils.engine_config import engine_yaml, rank_arguments
+from ansible_collections.tandem.spark.plugins.plugin_utils.profile_checks import vllm_release
 
-PROFILE = yaml.safe_load((engine.ROOT / "roles/profile/files/profiles/v4-flash-next.yml").read_text())
-FLAGS = {"tensor-parallel-size": PROFILE["tensor_parallel_size"], **PROFILE["engine"]["flags"]}
-RANKS = PROFILE["tensor_parallel_size"]
-FABRIC = {"${TANDEM_MASTER_ADDR}": "192.168.177.1", "${TANDEM_MASTER_PORT}": "25000"}
+PROFILE = rendering.PROFILES["v4-flash-next"]
+FLAGS = PROFILE["engine"]["flags"]
+# Forks and commits have no parser on PyPI.
+RELEASED = {
+    name: profile
+    for name, profile in rendering.PROFILES.items()
+    if vllm_release(profile) in (engine.UNPACKED, engine.REHEARSED)
+}
 
 
 def rendered(rank: int = 0, **changed: object) -> tuple[str, list[str]]:
-    """Return what a rank gets: the text of its engine.yaml and its words, filled in as systemd does."""
-    flags = {**FLAGS, **{name.replace("_", "-"): value for name, value in changed.items()}}
-    text = engine_yaml(flags, PROFILE["checkpoint"]["path"], PROFILE["served_model_name"])
-    fabric = {**FABRIC, "${TANDEM_NODE_RANK}": str(rank)}
-    return text, [fabric.get(word, word) for word in rank_arguments(rank, RANKS, "0.0.0.0", 8888)]
+    return rendering.rendered(PROFILE, rank, **changed)
 
 
 # Name of the case: what the rank gets, the code, words of the reason (refused) or arguments (accepted).
@@ -42,26 +43,39 @@ CASES = {
     "unknown flag": (rendered(swap_space=4), 2, "unrecognized arguments: --swap-space"),
     "wrong type": (rendered(max_num_seqs="few"), 2, "--max-num-seqs: invalid int value: 'few'"),
     "ray over nodes": (rendered(distributed_executor_backend="ray"), 1, "nnodes > 1 can only be set when"),
+    # Lengths with a letter are what profile_checks.tokens takes them for.
+    "a thousand": (rendered(max_model_len="384k"), 0, {"max_model_len": 384000}),
+    "a kibi": (rendered(max_model_len="384K"), 0, {"max_model_len": 393216}),
     # Traps of vLLM's reader, which engine_config never writes. Where one of these fails, vLLM has mended it.
     "off is ignored": (("model: m\nenable-prefix-caching: false\n", []), 0, {"enable_prefix_caching": None}),
     "null is a text": (("model: m\nkv-cache-dtype: null\n", []), 0, {"kv_cache_dtype": "None"}),
     "null is no number": (("model: m\nmax-model-len: null\n", []), 2, "value: 'None'"),
+} | {
+    f"profile {name}": (rendering.rendered(profile, 0), 0, {"max_num_seqs": profile["engine"]["flags"]["max-num-seqs"]})
+    for name, profile in RELEASED.items() if vllm_release(profile) == engine.UNPACKED
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    """Return vLLM's verdict on every case, asked in one go, and on one that calls the file in one word."""
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+    """Return the answer of each release: 0.33.0 to all but the rehearsal, 0.32.0 to that."""
     folder = tmp_path_factory.mktemp("engine")
-    commands = {}
-    for number, (name, ((text, words), _code, _expected)) in enumerate(CASES.items()):
-        file = folder / f"{number}.yaml"
-        file.write_text(text)
-        commands[name] = ["serve", "--config", str(file), *words]
-    commands["one word"] = ["serve", f"--config={folder / '0.yaml'}"]
-    answer = engine.judge(list(commands.values()))
-    assert answer["vllm"] == "0.33.0+cpu"
-    return dict(zip(commands, answer["verdicts"], strict=True))
+    texts = {name: text_and_words for name, (text_and_words, _code, _expected) in CASES.items()}
+    commands = rendering.commands(texts, folder)
+    commands["one word"] = ["serve", f"--config={commands['head'][2]}"]
+    rehearsal = rendering.commands({"rehearsal": rendering.rendered(RELEASED["rehearsal"], 0)}, folder)
+    asked = {engine.UNPACKED: commands, engine.REHEARSED: rehearsal}
+    made = {}
+    for release, lines in asked.items():
+        answer = engine.judge(list(lines.values()), release)
+        assert answer["vllm"] == f"{release}+cpu"
+        made[release] = {**answer, "verdicts": dict(zip(lines, answer["verdicts"], strict=True))}
+    return made
+
+
+@pytest.fixture(scope="module")
+def verdicts(answers: dict[str, dict]) -> dict[str, dict]:
+    return answers[engine.UNPACKED]["verdicts"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -80,6 +94,23 @@ def test_the_config_file_in_one_word_is_ignored(verdicts: dict[str, dict]) -> No
     assert verdicts["one word"]["arguments"]["model"] != PROFILE["checkpoint"]["path"]
 
 
+def test_the_rehearsal_is_taken_by_its_own_release(answers: dict[str, dict]) -> None:
+    verdict = answers[engine.REHEARSED]["verdicts"]["rehearsal"]
+    assert (verdict["code"], verdict["reason"]) == (0, "")
+
+
+@pytest.mark.parametrize("release", [engine.UNPACKED, engine.REHEARSED])
+def test_the_list_of_flags_is_what_the_parser_knows(answers: dict[str, dict], release: str) -> None:
+    """`python tests/engine_cli/engine.py` writes it anew."""
+    assert engine.flags_file(release).read_text() == engine.flags_text(release, answers[release]["flags"])
+
+
+def test_every_profile_of_a_release_is_judged() -> None:
+    assert sorted(RELEASED) == ["rehearsal", "v4-flash", "v4-flash-1m", "v4-flash-next"]
+
+
 def test_the_list_locks_the_release_that_is_asked() -> None:
     lock = Path(engine.ROOT, "roles/runtime/files", PROFILE["runtime"]["lock"]).read_text()
-    assert "\nvllm==0.33.0 " in lock
+    assert f"\nvllm=={engine.UNPACKED} " in lock
+    rehearsal = yaml.safe_load(engine.PROFILE.read_text())
+    assert rehearsal["runtime"]["pins"]["vllm"].startswith(engine.REHEARSED)
