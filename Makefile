@@ -46,7 +46,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver docs findings profiles
+.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver docs findings profiles flags
 test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
 	@echo "make test: all of it passed, nothing was skipped"
 
@@ -70,6 +70,9 @@ findings: env ## write docs/findings.md anew from the catalogue of findings
 
 profiles: env ## write docs/profiles.md anew from the profiles
 	python docs/profiles.py
+
+flags: env ## write anew which flags each release of vLLM knows, asked of its own parser (5 GB in ~/.cache/tandem)
+	PYTHONPATH=collections python tests/engine_cli/engine.py
 
 docs: env ## every module, plugin and role page is complete and its references hold
 	antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs all --skip-rstcheck .

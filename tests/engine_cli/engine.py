@@ -7,7 +7,7 @@ It is the real wheel without its compiled modules, over the dependencies of the 
 Its version says ``+cpu``, so that it looks for no GPU. Everything comes from the hashed lists and stays in
 the user's cache (about 4 GB), in a folder named after those lists.
 
-``python tests/engine_cli/engine.py`` writes what the parsers of both releases know to roles/profile/files/flags.
+``make flags`` writes what the parsers of both releases know to roles/profile/files/flags.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def flags_file(release: str) -> Path:
 
 def flags_text(release: str, flags: dict[str, str]) -> str:
     """Return the content of that file: a flag of `vllm serve` and its kind a line."""
-    head = f"# What the parser of vLLM {release} knows; python tests/engine_cli/engine.py writes it.\n"
+    head = f"# What the parser of vLLM {release} knows; make flags writes it.\n"
     return head + "".join(f"{name} {kind}\n" for name, kind in flags.items())
 
 

@@ -101,7 +101,7 @@ def test_the_rehearsal_is_taken_by_its_own_release(answers: dict[str, dict]) -> 
 
 @pytest.mark.parametrize("release", [engine.UNPACKED, engine.REHEARSED])
 def test_the_list_of_flags_is_what_the_parser_knows(answers: dict[str, dict], release: str) -> None:
-    """`python tests/engine_cli/engine.py` writes it anew."""
+    """`make flags` writes it anew."""
     assert engine.flags_file(release).read_text() == engine.flags_text(release, answers[release]["flags"])
 
 
