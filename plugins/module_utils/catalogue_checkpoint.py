@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .catalogue import Entry
 
-FETCH = "Copy those files again from where the weights came from, or let site.yml do it (tandem_checkpoint_source)"
+FETCH = "Copy those files again from another rank or from where the weights came from (docs/weights.md)"
 OWNERS = "two-Spark owners"
 
 ENTRIES = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from .findings import Finding, finding
@@ -54,17 +55,20 @@ def of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Structure:
     numbers: dict[str, set[int]] = defaultdict(set)
     draft_layers: set[int] = set()
     markov = False
+    # 72,317 tensors repeat a few words: what was told of one is kept.
+    layer_of = lru_cache(maxsize=None)(lambda block: _draft_layer(block, hidden))
     for name, tensor in tensors.items():
-        layer = _draft_layer(name, hidden)
+        block, inside, rest = name.partition(".experts.")
+        layer = layer_of(block)
         if layer is not None:
             draft_layers.add(layer)
             markov = markov or ".markov_head." in name
-        block, inside, rest = name.partition(".experts.")
         if not inside:
             continue
-        number, numbered, part = rest.partition(".")
-        if numbered and _is_number(number) and f".{part}".endswith(WEIGHTS):
-            numbers[block].add(int(number))
+        word, numbered, part = rest.partition(".")
+        number = _number_of(word)
+        if numbered and number is not None and f".{part}".endswith(WEIGHTS):
+            numbers[block].add(number)
             stored[layer is not None].add(_storage(name, tensor, tensors))
         elif not numbered and len(tensor.shape) > 2:  # all experts of a layer in one
             stored[layer is not None].add(PLAIN.get(tensor.dtype, tensor.dtype.lower()))
@@ -95,35 +99,31 @@ def _number(config: Mapping[str, Any], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdecimal() and len(word) < 7
+@lru_cache(maxsize=1024)
+def _number_of(word: str) -> int | None:
+    return int(word) if word.isascii() and word.isdecimal() and len(word) < 7 else None
 
 
 def _draft_layer(name: str, hidden: int | None) -> int | None:
     """The number of the draft layer that a tensor belongs to: mtp.N, or a layer after the model's last one."""
     kind, _dot, rest = name.removeprefix("model.").partition(".")
-    if kind not in ("mtp", "layers"):
-        return None
-    word = rest.partition(".")[0]
-    if not _is_number(word):
-        return None
-    if kind == "mtp":
-        return int(word)
-    return int(word) - hidden if hidden and int(word) >= hidden else None
+    number = _number_of(rest.partition(".")[0]) if kind in ("mtp", "layers") else None
+    if number is None or kind == "mtp":
+        return number
+    return number - hidden if hidden and number >= hidden else None
 
 
 def _storage(name: str, tensor: Tensor, tensors: Mapping[str, Tensor]) -> str:
     if tensor.dtype in PLAIN:
         return PLAIN[tensor.dtype]
+    if tensor.dtype not in ("I8", "U8"):
+        return tensor.dtype.lower()
     base = name.rpartition(".")[0]
-    scale = next((tensors[base + end] for end in SCALES if base + end in tensors), None)
-    if tensor.dtype in ("I8", "U8"):
+    for end in SCALES:
+        scale = tensors.get(base + end)
         if scale is not None and tensor.shape and scale.shape and scale.shape[-1]:
-            group = tensor.shape[-1] * 2 // scale.shape[-1]
-            if (scale.dtype, group) in FOUR_BITS:
-                return FOUR_BITS[scale.dtype, group]
-        return "int8"
-    return tensor.dtype.lower()
+            return FOUR_BITS.get((scale.dtype, tensor.shape[-1] * 2 // scale.shape[-1]), "int8")
+    return "int8"
 
 
 def _short_of_experts(
@@ -133,7 +133,7 @@ def _short_of_experts(
     short: dict[bool, list[str]] = {True: [], False: []}
     for block, found in sorted(numbers.items()):
         if wanted and len(found) < wanted:
-            of_draft = _draft_layer(f"{block}.", hidden) is not None
+            of_draft = _draft_layer(block, hidden) is not None
             short[of_draft].append(f"{block} has {len(found)} of {wanted} experts")
     return short
 

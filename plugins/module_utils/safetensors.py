@@ -49,7 +49,8 @@ def read_header(path: Path) -> tuple[bytes, dict[str, Tensor]]:
         entries.pop("__metadata__", None)
         end = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
         tensors = {name: Tensor(entry["dtype"], tuple(entry["shape"])) for name, entry in entries.items()}
-        ",".join({tensor.dtype for tensor in tensors.values()})  # they are words
+        ",".join({tensor.dtype for tensor in tensors.values()})  # they are words,
+        sum(sum(tensor.shape) for tensor in tensors.values())  # and these are numbers
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
         raise HeaderError("a damaged safetensors header") from None
     if size != 8 + length + end:

@@ -46,7 +46,7 @@ options:
         description: Number of files with weights.
         type: int
       bytes:
-        description: Size of those files together.
+        description: Size of those files together, to 1 %.
         type: int
       draft:
         description: The draft that the engine is told to use, C(method) and C(block_size).

@@ -41,6 +41,7 @@ NOT_TENSORS = (
     '{"a":{"dtype":null,"data_offsets":[0,2]}}',
     '{"a":{"dtype":"I8","data_offsets":[0,2]}}',
     '{"a":{"dtype":"I8","data_offsets":[0,2],"shape":2}}',
+    '{"a":{"dtype":"I8","data_offsets":[0,2],"shape":["2"]}}',
     "[" * 60_000,
 )
 
