@@ -37,7 +37,10 @@ def test_a_controller_that_dies_leaves_nothing_half_active(phase):
     again = site(*wanted)
     assert again.code == 0, again.text
     assert "PROVEN" in again.text and "391" in ask()
-    print("\n" + re.search(r"Down for .*", again.text).group())
+    # Killed late enough, the first run has done all but say so, and nothing is down any more.
+    if told := re.search(r"Down for .*", again.text):
+        print(f"\n{told.group()}")
+    assert told or phase == "commit"
     (digest,) = {digest for node in NODES for digest in released(node).values()}
     assert {history(node)[0] for node in NODES} == {("rollout", digest, "proven")}
     quiet = site(*wanted)
@@ -95,6 +98,7 @@ def test_a_first_install_of_a_bad_release_ends_stopped():
 @pytest.mark.long
 def test_another_boot_wants_another_proof_and_one_that_fails_flips_nothing():
     """As after an upgrade of kernel or driver: the release is the same, what it runs on is not."""
+    assert site().code == 0
     before = {node: released(node) for node in NODES}
     other = "sed 's/$/ tandem.rehearsal=1/' /proc/cmdline > /run/cmdline && mount --bind /run/cmdline /proc/cmdline"
     for node in NODES:
