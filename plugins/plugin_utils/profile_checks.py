@@ -17,7 +17,11 @@ from itertools import product
 from pathlib import Path
 
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
-from packaging.version import InvalidVersion, Version
+
+try:
+    from packaging.version import InvalidVersion, Version
+except ImportError:
+    pass  # ansible-core does not work without it
 
 # Methods that draft from the text itself; every other one wants a draft in the checkpoint, or a `model` of its own.
 WITHOUT_DRAFT = frozenset({"ngram", "ngram_gpu", "suffix"})
