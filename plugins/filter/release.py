@@ -30,6 +30,12 @@ def restart_reasons(engines: Mapping[str, Mapping], units: Mapping[str, str], di
     return reasons or _parted(engines)
 
 
+def _proved_as(engine: Mapping) -> Mapping | None:
+    """What the release ran as when it was proven under the circumstances of now. A rejection is no proof."""
+    proof = engine["proof"] or {}
+    return proof.get("ran_as") if proof.get("outcome") == "proven" else None
+
+
 def _start(ran_as: Mapping | None) -> str | None:
     return (ran_as or {}).get("invocation_id")
 
@@ -38,7 +44,7 @@ def _parted(engines: Mapping[str, Mapping]) -> list[str]:
     """One rank was started anew beside another that still runs as it was proven: no engine takes a rank back."""
     as_proven = {
         host: _start(engine["runs_as"]) is not None
-        and _start(engine["runs_as"]) == _start((engine["proof"] or {}).get("ran_as"))
+        and _start(engine["runs_as"]) == _start(_proved_as(engine))
         for host, engine in engines.items()
     }
     anew = " and ".join(host for host, same in as_proven.items() if not same)
@@ -52,11 +58,7 @@ def _parted(engines: Mapping[str, Mapping]) -> list[str]:
 
 def stale_proofs(engines: Mapping[str, Mapping]) -> list[str]:
     """The hosts whose rank runs under another driver, kernel, boot or start of its unit than the one proved."""
-    return [
-        host
-        for host, engine in engines.items()
-        if not engine["proof"] or engine["proof"].get("ran_as") != engine["runs_as"]
-    ]
+    return [host for host, engine in engines.items() if _proved_as(engine) != engine["runs_as"]]
 
 
 def proven_everywhere(engines: Mapping[str, Mapping]) -> list[str]:
@@ -109,7 +111,7 @@ def other_circumstances(engines: Mapping[str, Mapping], digest: str) -> str:
     said = []
     pair = ""
     for host, engine in engines.items():
-        if engine["current"] != digest or engine["proof"] or not engine["proven_as"]:
+        if engine["current"] != digest or _proved_as(engine) or not engine["proven_as"]:
             continue
         then, now = engine["proven_as"][-1], engine["runs_as"]
         changed = [

@@ -35,10 +35,11 @@ def engine(
     proven=(),
     start="1",
     proved_start="1",
+    outcome="proven",
 ):
     circumstances = {"driver": "580.142", "kernel": "6.17.0-1014"}
     ran_as = {"boot_id": proved_as, "invocation_id": proved_start, **circumstances}
-    proof = None if proved_as is None else {"ran_as": ran_as}
+    proof = None if proved_as is None else {"ran_as": ran_as, "outcome": outcome}
     return {
         "current": current,
         "applied": applied,
@@ -114,7 +115,7 @@ def test_a_unit_that_waits_for_its_restart_runs(monkeypatch):
     assert engine_state.running() == ["a", "b", "e"]
 
 
-@pytest.mark.parametrize("worker", [{"runs_as": "later"}, {"proved_as": None}])
+@pytest.mark.parametrize("worker", [{"runs_as": "later"}, {"proved_as": None}, {"outcome": "rejected"}])
 def test_another_boot_wants_another_proof(worker):
     assert stale_proofs(pair(**worker)) == ["b"]
 
@@ -179,8 +180,9 @@ def test_a_rejection_on_one_rank_is_one_of_the_group():
 
 
 def test_a_release_that_was_proven_with_another_driver_names_it():
-    ranks = pair(proved_as=None)
-    assert other_circumstances(ranks, "new") == ""
+    assert other_circumstances(pair(proved_as=None), "new") == ""
+    # The second try is refused by what the first one remembered, and is told the same.
+    ranks = pair(outcome="rejected")
     ranks["b"]["proven_as"] = [{"driver": "580.126.09", "kernel": "6.17.0-1014"}]
     said = other_circumstances(ranks, "new")
     assert "On b" in said and "driver 580.126.09 (now 580.142)" in said and "kernel" not in said.split(".")[0]
