@@ -18,6 +18,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -90,11 +91,28 @@ def is_compiled_vllm(name: str) -> bool:
 
 def judge(command_lines: list[list[str]], release: str = UNPACKED) -> dict:
     """Return {"vllm": version, "flags": {…}, "verdicts": […]} of `judge_commands.py`, which describes them."""
-    folder = prepare()
-    environment = {**os.environ, "PYTHONPATH": str(folder / "site") if release == UNPACKED else ""}
+    paths = [prepare() / "site"] if release == UNPACKED else []
+    return _asked("judge_commands.py", command_lines, paths)
+
+
+def configure(command_lines: list[list[str]]) -> list[dict]:
+    """Return the verdicts of `judge_configs.py`, which describes them, on a pretended GB10."""
+    with tempfile.TemporaryDirectory() as folder:
+        plugin = Path(folder, "pretend_gb10-1.dist-info")
+        plugin.mkdir()
+        (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: pretend-gb10\nVersion: 1\n")
+        points = "[vllm.platform_plugins]\npretend_gb10 = pretend_gb10:register\n"
+        (plugin / "entry_points.txt").write_text(points)
+        return _asked(
+            "judge_configs.py", command_lines, [Path(folder), Path(__file__).parent, prepare() / "site"]
+        )
+
+
+def _asked(program: str, command_lines: list[list[str]], paths: list[Path]):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     environment.pop("HF_HUB_OFFLINE", None)  # offline, vLLM wants the checkpoint to be there before it judges
     done = subprocess.run(
-        [str(folder / "venv" / "bin" / "python"), str(Path(__file__).with_name("judge_commands.py"))],
+        [str(prepare() / "venv" / "bin" / "python"), str(Path(__file__).with_name(program))],
         input=json.dumps(command_lines),
         env=environment,
         capture_output=True,
