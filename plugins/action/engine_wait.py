@@ -14,6 +14,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.engine_watch import A
 from ansible_collections.tandem.spark.plugins.plugin_utils import boot_watch
 from ansible_collections.tandem.spark.plugins.plugin_utils.other_hosts import OtherHost
 
+PARTED_S = 15.0  # what a journal may lag behind
 HEADLESS = {"url": None, "invocation_id": None}  # what is asked of the head alone
 
 
@@ -35,6 +36,7 @@ class ActionModule(ActionBase):
     def _wait(self, ranks: Mapping[str, _Rank], host: str, args: dict[str, Any]) -> dict[str, Any]:
         """Looks until the waiting ended; the head's look with what was seen of the others."""
         began = time.monotonic()
+        together = 0.0
         while True:
             looks = {name: rank.look() for name, rank in ranks.items()}
             seconds = round(time.monotonic() - began, 1)
@@ -43,6 +45,15 @@ class ActionModule(ActionBase):
                 return next(look for look in looks.values() if "outcome" not in look)
             for name, look in looks.items():
                 self._say(ranks[name], look, seconds)
+            parted = boot_watch.parted(looks, host)
+            together = together if parted else seconds
+            if parted and seconds - together >= PARTED_S:
+                return {
+                    **self._result(looks, host, "failed", seconds),
+                    "failed": True,
+                    "msg": boot_watch.told(parted),
+                    "findings": [parted.as_dict()],
+                }
             left = args["timeout"] - seconds
             if outcome != "waiting" or left <= 0:
                 return self._ended(ranks, looks, host, outcome, seconds)
@@ -55,20 +66,28 @@ class ActionModule(ActionBase):
             rank.printed = mark
             self._display.display(f"{rank.host}: {look['phase']} ({seconds:.0f} s)")
 
+    def _result(self, looks: Mapping[str, dict], host: str, outcome: str, seconds: float) -> dict[str, Any]:
+        """The head's look, and what was seen of every rank."""
+        result = {name: value for name, value in looks[host].items() if name not in ("unreachable", "failed")}
+        result["findings"] = [
+            {**found, "hosts": [name]} for name, look in looks.items() for found in look.get("findings", [])
+        ]
+        result["ranks"] = {
+            name: {key: look[key] for key in boot_watch.KEPT if key in look} for name, look in looks.items()
+        }
+        return {
+            **result,
+            "changed": False,
+            "ready": outcome == "ready",
+            "seconds": seconds,
+            "outcome": outcome,
+        }
+
     def _ended(
         self, ranks: Mapping[str, _Rank], looks: dict[str, dict], host: str, outcome: str, seconds: float
     ) -> dict[str, Any]:
         units = {name: rank.arguments["unit"] for name, rank in ranks.items()}
-        findings = [
-            {**found, "hosts": [name]} for name, look in looks.items() for found in look.get("findings", [])
-        ]
-        result = {name: value for name, value in looks[host].items() if name not in ("unreachable", "failed")}
-        result.update(
-            changed=False, ready=outcome == "ready", seconds=seconds, findings=findings, outcome=outcome
-        )
-        result["ranks"] = {
-            name: {key: look[key] for key in boot_watch.KEPT if key in look} for name, look in looks.items()
-        }
+        result = self._result(looks, host, outcome, seconds)
         if outcome == "failed":
             result.update(failed=True, msg=boot_watch.failure_of(looks, units, seconds))
         elif outcome == "waiting":

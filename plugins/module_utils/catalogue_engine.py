@@ -204,6 +204,12 @@ ENTRIES = {
         "Read its last lines; `journalctl -u {unit} -n 200` has more",
         "systemd",
     ),
+    "engine.boot.parted": _fatal(
+        "The rank on {anew} was started anew, and that on {head} does not take it back",
+        "Stop and start all ranks together, as site.yml and start.yml do",
+        "measured with vLLM 0.32.0: the head says that it is healthy, and its new worker waits in the rendezvous",
+        scope="group",
+    ),
     "engine.boot.timeout": _fatal(
         "The engine is not ready after {seconds} s",
         "Watch it ({watch}). If it goes on, as the first start does that compiles every kernel, raise "

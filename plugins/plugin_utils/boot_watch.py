@@ -12,6 +12,8 @@ from ansible_collections.tandem.spark.plugins.module_utils.findings import Findi
 from ansible_collections.tandem.spark.plugins.module_utils.stalled_ranks import name_ranks
 
 Look = Mapping[str, Any]
+# Of a rank that has not met the others yet.
+ALONE = ("preparing the start", "starting", "waiting for the other rank")
 KEPT = ("phase", "outcome", "unit_state", "boot", "journal")
 
 
@@ -25,6 +27,14 @@ def outcome_of(looks: Mapping[str, Look]) -> str:
     if outcomes & {"failed", "lost"}:
         return "failed"
     return "ready" if outcomes == {"ready"} else "waiting"
+
+
+def parted(looks: Mapping[str, Look], head: str) -> Finding | None:
+    """Whether the head is ready without its workers: then it still runs with those of before."""
+    if looks[head].get("outcome") != "ready":
+        return None
+    anew = [host for host, look in looks.items() if look.get("phase") in ALONE]
+    return finding("engine.boot.parted", anew, anew=" and ".join(anew), head=head) if anew else None
 
 
 def mark_of(look: Look) -> tuple[str, int]:

@@ -259,6 +259,32 @@ def test_a_group_is_ready_when_all_its_ranks_are(wait):
     }
 
 
+RENDEZVOUS = [
+    "Launching vLLM (v0.32.0) headless multiproc executor",
+    "world_size=2 rank=1 local_rank=0 distributed_init_method=tcp://192.168.177.1:25000 backend=nccl",
+]
+
+
+@pytest.mark.parametrize("alone", [[], RENDEZVOUS[:1], RENDEZVOUS])
+def test_a_head_that_is_ready_without_its_worker_will_not_take_it_back(wait, alone):
+    looks = [seen(SERVING, health=200)] * 9
+    result, _, module = wait(looks, others={"spark-b": [worker(alone)] * 9}, timeout=3600)
+    assert result["failed"] and result["seconds"] == 15.0 and not result["ready"]
+    assert result["msg"].startswith(
+        "The rank on spark-b was started anew, and that on spark-a does not take it back"
+    )
+    assert [(found["id"], found["hosts"]) for found in result["findings"]] == [
+        ("engine.boot.parted", ["spark-b"])
+    ]
+
+
+def test_a_journal_that_lags_behind_is_no_parted_group(wait):
+    looks = [seen(LOADING), *[seen(SERVING, health=200)] * 4]
+    others = {"spark-b": [worker(RENDEZVOUS)] * 3 + [worker(LOADING), worker(CACHED)]}
+    result, _, _ = wait(looks, others=others)
+    assert (result["ready"], result["seconds"]) == (True, 20.0)
+
+
 def test_a_worker_that_breaks_ends_the_wait_and_is_named_before_the_head_that_followed_it(wait):
     head = seen(LOADING, active="failed", sub="failed")
     result, _, _ = wait([seen(LOADING), head], others={"spark-b": [worker(LOADING), worker(BROKEN)]})
