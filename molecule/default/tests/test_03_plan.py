@@ -27,7 +27,7 @@ def rails(*pairs):
         ),
         ({"tandem_fabric_mtu": "big"}, ["plan.variable.wrong", "tandem_fabric_mtu", "int"]),
         ({"tandem_checkpoint_path": ["/srv"]}, ["plan.variable.wrong", "found a list"]),
-        ({"tandem_profile": "v5"}, ["plan.profile.unknown", "rehearsal, v4-flash-next"]),
+        ({"tandem_profile": "v5"}, ["plan.profile.unknown", "rehearsal, ", "v4-flash-next"]),
         (
             {"tandem_fabric_supernet": "192.168.50.0/24"},
             ["plan.rail.subnet_taken", "a management interface", "eth0"],
