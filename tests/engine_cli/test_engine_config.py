@@ -8,10 +8,10 @@ It shows that vLLM takes it, never that a kernel runs. What vLLM takes and shoul
 
 from __future__ import annotations
 
-import checkpoint
 import engine
 import pytest
 import rendering
+import unweighted
 
 NEXT, MILLION = (rendering.PROFILES[name] for name in ("v4-flash-next", "v4-flash-1m"))
 ON_GB10 = {
@@ -41,7 +41,7 @@ CASES = {
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     """Return vLLM's verdict on every case, asked in one go."""
     folder = tmp_path_factory.mktemp("config")
-    model = str(checkpoint.make(folder / "checkpoint"))
+    model = str(unweighted.make(folder / "checkpoint"))
     texts = {
         name: rendering.rendered(profile, rank, model, **changed)
         for name, (profile, rank, changed, _code, _expected) in CASES.items()
