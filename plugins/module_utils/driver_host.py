@@ -237,7 +237,7 @@ class Host:
     def _run(self, argv: Sequence[str], timeout_s: float = 60) -> str:
         environment = {
             **os.environ, "LC_ALL": "C", "PATH": commands.PATH, "DEBIAN_FRONTEND": "noninteractive",
-        }  # fmt: skip
+        }  # one row a line  # fmt: skip
         try:
             done = subprocess.run(
                 list(argv), capture_output=True, text=True, timeout=timeout_s, check=False, env=environment

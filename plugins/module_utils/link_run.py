@@ -199,7 +199,7 @@ def walk(plan, rails, hcas, indices, wish) -> tuple[list[link.Point], list[Findi
         # A worker waits while the head measures the workers before it.
         patience = wish.join_timeout_s * max(rank, test.peer_rank)
         with ThreadPoolExecutor(max_workers=len(ends)) as pool:
-            outcomes = list(pool.map(lambda end: run(test.program, end, wish, patience), ends))  # noqa: B023
+            outcomes = list(pool.map(lambda end: run(test.program, end, wish, patience), ends))  # noqa: B023 - the pool ends within the round
         used = [end.hca for end in ends]
         if any(outcome.absent for outcome in outcomes):
             values = {"test": test.program, "hca": " and ".join(used), "seconds": f"{patience:g}"}

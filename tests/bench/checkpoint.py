@@ -25,8 +25,8 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "collections"), str(ROOT / "tests/unit")]
 
-import pretend_checkpoint as pretend  # noqa: E402
-from ansible_collections.tandem.spark.plugins.module_utils import checkpoint, file_hashes  # noqa: E402
+import pretend_checkpoint as pretend  # noqa: E402 - after what it needs is set
+from ansible_collections.tandem.spark.plugins.module_utils import checkpoint, file_hashes  # noqa: E402 - after what it needs is set
 
 SHARDS, TENSORS, LIMIT_S, RUNS = 48, 72_317, 1.0, 5
 CORES = os.cpu_count() or 1

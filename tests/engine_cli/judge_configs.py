@@ -21,9 +21,9 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 # The runner that DSpark needs is the default only where Triton works.
 os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1"
 
-from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402
-from vllm.entrypoints.cli.serve import ServeSubcommand  # noqa: E402
-from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
+from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402 - after what it needs is set
+from vllm.entrypoints.cli.serve import ServeSubcommand  # noqa: E402 - after what it needs is set
+from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402 - after what it needs is set
 
 COMMAND, PARSER = ServeSubcommand(), FlexibleArgumentParser(prog="vllm")
 COMMAND.subparser_init(PARSER.add_subparsers(required=True, dest="subparser"))

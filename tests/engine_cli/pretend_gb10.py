@@ -31,8 +31,8 @@ for _name in CAPABILITIES:
     _library.define(f"{_name}(int capability) -> bool")
     _library.impl(_name, lambda capability: True, "CompositeExplicitAutograd")
 
-from vllm.platforms.cuda import NonNvmlCudaPlatform  # noqa: E402
-from vllm.platforms.interface import DeviceCapability  # noqa: E402
+from vllm.platforms.cuda import NonNvmlCudaPlatform  # noqa: E402 - after what it needs is set
+from vllm.platforms.interface import DeviceCapability  # noqa: E402 - after what it needs is set
 
 
 def register() -> str:

@@ -34,7 +34,7 @@ CASES = {
     "no k": (NEXT, 0, {"speculative_config": {"num_speculative_tokens": None}}, 1, "must be provided"),
     # Where this one fails, vLLM has begun to check what profile_checks checks.
     "mtp": (NEXT, 0, {"speculative_config": {"method": "mtp"}}, 0, {"draft": ["DeepSeekV4MTPModel"]}),
-}  # fmt: skip
+}  # one row a line  # fmt: skip
 
 
 @pytest.fixture(scope="module")

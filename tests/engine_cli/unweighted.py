@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2] / "molecule" / "lab" / "checkpoint"))
 
 # After the path to it is set: the lab's tokenizer has the markup that vLLM's parsers of this family look for.
-from words import write_tokenizer  # noqa: E402
+from words import write_tokenizer  # noqa: E402 - after what it needs is set
 
 LAYERS = 43
 CONFIG = {
@@ -69,7 +69,7 @@ CONFIG = {
     "dspark_noise_token_id": 128799,
     "dspark_target_layer_ids": [40, 41, 42],
     "dspark_markov_rank": 256,
-}  # fmt: skip
+}  # one row a line  # fmt: skip
 
 
 def make(folder: Path) -> Path:

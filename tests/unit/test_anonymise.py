@@ -90,7 +90,7 @@ VERSIONS = [
     "VLLM::EngineCore", "NVreg_PreserveVideoMemoryAllocations=1", "cudagraph_mode=FULL_AND_PIECEWISE",
     "0123456789abcdef",
     "v4-flash-next", "Mon 2026-11-30 03:45:33 UTC", "2026-11-30T03:48:51Z", "canada-quant-dsv4-flash-w4a16-fp8",
-]  # fmt: skip
+]  # one row a line  # fmt: skip
 
 
 @pytest.mark.parametrize("text", VERSIONS)
@@ -162,10 +162,10 @@ WORD = st.text(string.ascii_lowercase + string.digits, min_size=4, max_size=12).
 )
 IPV4 = st.integers(1 << 24, (224 << 24) - 1).map(lambda n: str(IPv4Address(n))).filter(
     lambda a: not ip_address(a).is_loopback and not a.startswith("198.18")
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 IPV6 = st.integers(1 << 64, (1 << 128) - 1).map(IPv6Address).filter(
     lambda a: not a.is_multicast and a.ipv4_mapped is None and not str(a).startswith("2001:db8:")
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 MAC = st.binary(min_size=6, max_size=6).filter(lambda b: len(set(b)) > 1).map(lambda b: b.hex(":"))
 SECRET = st.text(string.ascii_letters + string.digits, min_size=12, max_size=40)
 AROUND = st.sampled_from(

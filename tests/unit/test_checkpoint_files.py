@@ -141,7 +141,7 @@ def test_a_manifest_is_read_as_it_was_written(made):
     ["", "{", "{}", '{"files": {}}', '{"files": []}', '{"files": {"a": 1}}', '{"files": {"a": {"size": -1}}}',
      '{"files": {"a": {"sha256": "12"}}}', '{"files": {"a": {"git": 7}}}', '{"files": {"../a": {}}}',
      '{"files": {"/a": {}}}', f"{SHA}  ../../etc/passwd", f"{SHA}  /etc/passwd", f"{SHA} a", "no sums", "{" * 60_000],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_what_is_no_manifest(tmp_path, text):
     (tmp_path / "m").write_text(text)
     with pytest.raises(ManifestError, match=str(tmp_path / "m")):

@@ -87,7 +87,7 @@ def test_draft_layers_behind_the_last_one():
         (pretend.tensors(draft_stored="bf16"), {}, ["checkpoint.draft.requantised"], ""),
         ({f"mtp.{'9' * 5000}.x": ("BF16", (1,))}, {"num_nextn_predict_layers": "1", **PREVIEW}, [], ""),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_what_is_left_out_is_named(made, changes, ids, evidence):
     found = structure(made, **changes)
     assert [note.id for note in found.findings] == ids

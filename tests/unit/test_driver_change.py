@@ -490,7 +490,7 @@ def test_a_record_comes_back_as_it_was(tmp_path):
         json.dumps({"held": [], "manual": [], "masked": [], "grub": False, "change": {"stage": "x"}}),
         json.dumps({"held": [1], "manual": [], "masked": [], "grub": False, "change": None}),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_a_record_that_makes_no_sense_is_said(tmp_path, text):
     (tmp_path / "driver.json").write_text(text)
     with pytest.raises(ValueError, match="cannot be understood"):

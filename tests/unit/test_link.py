@@ -71,7 +71,7 @@ WARNED = "Conflicting CPU frequency values detected: 3900.000000 != 2808.000000.
             (8, 0.9, None, None, None),
         ),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_a_table_is_read(output, expected):
     result = perftest.parse(output)
     assert (result.bytes, result.gbps, result.latency_us, result.mtu, result.gid_index) == expected
@@ -96,7 +96,7 @@ def test_a_table_is_read(output, expected):
         ("Couldn't listen to port 18600\n", "its port is taken"),
         ("Couldn't connect to 192.168.177.2:18600\nUnable to open file descriptor\n", "last line: Unable"),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_what_is_no_result_is_told_in_words(output, said):
     with pytest.raises(PerftestError, match=said):
         perftest.parse(output)
@@ -212,7 +212,7 @@ def bandwidth(gbps, *hcas):
         (40.0, {}, {}, "nothing that the rail shows"),
         (3.0, {}, {}, "nothing that the rail shows"),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_a_slow_rail_is_told_with_the_reason(gbps, change, grown, words):
     (note,) = link.judge_points([bandwidth(gbps)], [replace(GOOD, **change)], {"rocep1s0f0": grown}, LIMITS)
     assert note.id == "link.bandwidth.low" and note.severity == "error"
@@ -241,7 +241,7 @@ def test_a_slow_rail_is_told_with_the_reason(gbps, change, grown, words):
         ([Point("ib_send_lat", "192.168.177.2", ("rocep1s0f0",), 8, None, 212.0)], ["link.latency.high"], "clocks"),
         ([], [], ""),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_points_are_judged(points, expected, remedy):
     notes = link.judge_points(points, [GOOD, TWIN], {}, LIMITS)
     assert ids(notes) == expected

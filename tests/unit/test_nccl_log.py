@@ -75,7 +75,7 @@ def ids(lines, **options) -> list[str]:
         (via("NET/FastFabric/0"), "none", False),
         ([], "none", None),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_the_channels_say_what_carries_the_traffic(lines, transport, gdr):
     log = read_log(say(*lines))
     assert (log.transport, log.gdr) == (transport, gdr)
@@ -145,7 +145,7 @@ VIRTUAL = "NET/IB : Made virtual device [0] name=rocep1s0f0 speed=200000 ndevs=1
         ("2.30.4", [f"{DEVICE} oooRqSize=0", VIRTUAL, "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *via("NET/IB/0(0)", "NET/IB/1(1)"), RINGS, f"{FULL_27} - Init COMPLETE"]),
         ("2.30.7", [f"{DEVICE} oooRqSize=0", f"{VIRTUAL} rail=0 plane=0", "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_a_start_reads_the_same_in_every_release(version, lines):
     log = read_log(say(f"NCCL version {version}+cuda13.2", IB, *lines))
     assert (log.version, log.transport, log.gdr, log.plugin, log.errors) == (version, "ib", False, None, [])
@@ -218,7 +218,7 @@ WARN = "spark-a:501:777 [0] misc/ibvwrap.cc:309 NCCL WARN "
         (WARN + "something that nobody has met", "nccl.warning"),
         (WARN.replace("[0] misc/ibvwrap.cc:309 ", "[0] misc/ibvwrap.cc:309 (pid_t) ") + "new form", "nccl.warning"),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_errors_and_what_they_mean(line, expected):
     log = read_log([line, line])
     assert [(fault.id, fault.count) for fault in log.errors] == [(expected, 2)]
@@ -258,7 +258,7 @@ def test_every_fault_is_in_the_catalogue():
         ([SPLIT], {}, ["nccl.init.unfinished"]),
         ([VERSION], {"minimum": "2.30.8"}, ["nccl.version.old"]),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_findings(lines, options, expected):
     assert ids(say(*lines), **options) == expected
 

@@ -254,7 +254,7 @@ UNIT = "[Service]\n# nvidia-smi -lgc 0,1000\nExecStart=/usr/bin/nvidia-smi -lgc 
         ("proc/77/cmdline", "vi\0/etc/clockcap.conf\0", []),
         ("proc/77/cmdline", "", []),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_who_caps_the_clocks(tmp_path, path, text, expected):
     put(tmp_path / path, text)
     found = clock_caps.caps(Tree(str(tmp_path)))
@@ -341,7 +341,7 @@ BROKEN = [
     "sys/class/dmi/id/bios_version", "sys/class/infiniband/rocep1s0f0/fw_ver",
     "sys/class/infiniband/rocep1s0f0/ports/1/gids/3", "sys/class/infiniband/rocep1s0f0/ports/1/rate",
     "sys/class/net/enp1s0f0np0/mtu",
-]  # fmt: skip
+]  # one row a line  # fmt: skip
 ODD = (
     b"{" * 3000,
     b"[" * 20000,

@@ -51,7 +51,7 @@ def test_a_profile_of_the_inventory_and_what_overrides_change_in_it():
             ["profile.ranks.heads", "profile.kv_cache.dtype", "plan.ranks.tensor_parallel"],
         ),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_what_is_wrong_is_found(variables, wanted):
     assert errors(made(**variables)) == wanted
 

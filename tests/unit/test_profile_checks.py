@@ -143,7 +143,7 @@ def test_what_cannot_be_run_yet_is_refused_with_its_own_sentence():
             ["profile.context.too_long", "profile.flag.unknown", "profile.kv_cache.dtype", "profile.ranks.heads"],
         ),
     ],
-)  # fmt: skip
+)  # one row a line  # fmt: skip
 def test_each_fault_is_found(overrides, wanted):
     assert sorted(note.id for note in found(loaded(**overrides))) == wanted
 
