@@ -26,10 +26,10 @@ HELP = "measure an all-reduce with the other ranks (with the engine's Python, wh
 ERRORS = (collective.CollectiveError,)
 
 BACKENDS = ("nccl", "gloo")
-WARM_UP = 20
-MOST, LEAST = 100, 5  # all-reduces of a batch
-BATCHES = 5
-BUDGET_S = 1.0  # for each size
+# A small all-reduce takes as long as its launch, whose time scatters within a batch of milliseconds: a batch is long
+# enough for a hundred wake-ups of torch's and NCCL's own threads, and the middle one of several counts.
+BATCH_S, BATCHES = 0.1, 9
+MOST, LEAST = 5000, 3  # all-reduces of a batch
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -94,8 +94,8 @@ def measure(arguments: argparse.Namespace, sizes: Sequence[int]) -> dict[str, An
         )
         points, wrong = [], []
         for size in sizes:
-            point, right = _point(torch, device, size, arguments)
-            points.append(point)
+            measured, right = point(torch, device, size, arguments.rank, arguments.ranks)
+            points.append(measured)
             wrong += [] if right else [size]
         torch.distributed.barrier()
     except (RuntimeError, ValueError) as error:
@@ -123,21 +123,23 @@ def _gpus(torch: Any) -> int:
     return count
 
 
-def _point(torch: Any, device: Any, size: int, arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    """One size: is the sum right, and how long does one all-reduce take."""
-    ranks = arguments.ranks
-    data = torch.full((size // 4,), float(arguments.rank + 1), dtype=torch.float32, device=device)
+def point(torch: Any, device: Any, size: int, rank: int, ranks: int) -> tuple[dict[str, Any], bool]:
+    """One size: {bytes, us, runs} of one all-reduce on the slowest rank, and whether the sum is right."""
+    data = torch.full((size // 4,), float(rank + 1), dtype=torch.float32, device=device)
     torch.distributed.all_reduce(data)
     right = bool((data == ranks * (ranks + 1) / 2).all())
     data.zero_()  # sums of sums would leave the range of numbers
-    _timed(torch, data, WARM_UP)
-    # Every rank must run as often as the others: they agree on the time of the slowest.
-    once = _slowest(torch, _timed(torch, data, LEAST), device)
-    runs = max(LEAST, min(MOST, int(BUDGET_S / BATCHES / max(once, 1e-6))))
-    # The middle one of a few batches: clocks rise in the first, and a busy node disturbs one or another.
+    # The first batch of full length only warms up; the few runs before it say how many that takes.
+    runs = _runs(torch, _timed(torch, data, LEAST), device)
+    runs = _runs(torch, _timed(torch, data, runs), device)
     batches = sorted(_timed(torch, data, runs) for _batch in range(BATCHES))
     seconds = _slowest(torch, batches[BATCHES // 2], device)
     return {"bytes": size, "us": seconds * 1e6, "runs": runs * BATCHES}, right
+
+
+def _runs(torch: Any, seconds: float, device: Any) -> int:
+    """How many all-reduces make a batch. The ranks agree on it, since each must run as often as the others."""
+    return max(LEAST, min(MOST, int(BATCH_S / max(_slowest(torch, seconds, device), 1e-6))))
 
 
 def _timed(torch: Any, data: Any, runs: int) -> float:

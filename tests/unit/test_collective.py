@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
+from unittest.mock import MagicMock
 
 import pytest
-from ansible_collections.tandem.spark.plugins.module_utils import collective, collective_run, commands
+from ansible_collections.tandem.spark.plugins.module_utils import (
+    collective,
+    collective_command,
+    collective_run,
+    commands,
+)
 from ansible_collections.tandem.spark.plugins.module_utils.cli import main
 from ansible_collections.tandem.spark.plugins.module_utils.collective import (
     CollectiveError,
@@ -146,6 +152,34 @@ def test_what_the_program_refuses(words, said, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert main(["collective", *words]) == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("here", "slowest", "runs"),
+    [(30e-6, 30e-6, 3333), (30e-6, 50e-6, 2000), (1e-9, 1e-9, 5000), (0.085, 0.085, 3), (4.0, 4.0, 3)],
+)
+def test_a_batch_is_as_long_on_every_rank(here, slowest, runs, monkeypatch):
+    """By the time of the slowest one: a rank that ran more often than the others would wait for ever."""
+    monkeypatch.setattr(
+        collective_command, "_slowest", lambda _torch, seconds, _device: max(seconds, slowest)
+    )
+    assert collective_command._runs(None, here, None) == runs
+
+
+def test_the_middle_batch_counts_after_one_that_warmed_up(monkeypatch):
+    """The clocks rise in the first full batch, and one that was disturbed or lucky tells nothing."""
+    took = iter([100e-6, 90e-6, *(each * 1e-6 for each in (31, 30, 29, 500, 30, 30, 2, 30, 33))])
+    asked = []
+
+    def timed(_torch, _data, runs):
+        asked.append(runs)
+        return next(took)
+
+    monkeypatch.setattr(collective_command, "_timed", timed)
+    monkeypatch.setattr(collective_command, "_slowest", lambda _torch, seconds, _device: seconds)
+    measured, right = collective_command.point(MagicMock(), None, 8, rank=0, ranks=2)
+    assert measured == {"bytes": 8, "us": pytest.approx(30), "runs": 1111 * 9}
+    assert asked == [3, 1000, *[1111] * 9] and right
 
 
 def test_the_unit_is_like_the_engines_and_ends_in_time():
