@@ -177,7 +177,9 @@ def test_the_middle_batch_counts_after_one_that_warmed_up(monkeypatch):
 
     monkeypatch.setattr(collective_command, "_timed", timed)
     monkeypatch.setattr(collective_command, "_slowest", lambda _torch, seconds, _device: seconds)
-    measured, right = collective_command.point(MagicMock(), None, 8, rank=0, ranks=2)
+    torch = MagicMock()
+    torch.full.return_value.__eq__ = lambda _data, _wanted: MagicMock(all=lambda: True)
+    measured, right = collective_command.point(torch, None, 8, rank=0, ranks=2)
     assert measured == {"bytes": 8, "us": pytest.approx(30), "runs": 1111 * 9}
     assert asked == [3, 1000, *[1111] * 9] and right
 
