@@ -11,10 +11,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding
+from ansible_collections.tandem.spark.plugins.module_utils.findings import SEVERITIES, Finding
 from ansible_collections.tandem.spark.plugins.modules.doctor import ARGUMENTS
-from ansible_collections.tandem.spark.plugins.plugin_utils import doctor, doctor_files, doctor_page, planning
+from ansible_collections.tandem.spark.plugins.plugin_utils import (
+    doctor,
+    doctor_files,
+    doctor_page,
+    mending,
+    planning,
+)
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError
+from ansible_collections.tandem.spark.plugins.plugin_utils.report import report
 
 OPTIONS = ("tandem_doctor_json", "tandem_doctor_query", "tandem_doctor_bundle")
 
@@ -32,23 +39,25 @@ class ActionModule(ActionBase):
         }
         trouble = doctor_files.unknown_options(task_vars, OPTIONS)
         findings = self._findings(task_vars, looks, trouble)
-        report = doctor.report(
+        if wanted["only"] is not None:
+            return {**result, **self._left(mending.left(findings, wanted["only"]))}
+        made = doctor.report(
             looks, findings, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), doctor_files.collection()
         )
-        text = doctor_page.page(report)
+        text = doctor_page.page(made)
         if wanted["query"]:
             try:
-                text = json.dumps(doctor_files.query(wanted["query"], report), indent=2)
+                text = json.dumps(doctor_files.query(wanted["query"], made), indent=2)
             except doctor_files.DoctorError as error:
                 trouble.append(str(error))
         self._display.display(f"\n{text}\n")
-        for path, content in self._files(wanted, report, task_vars, trouble).items():
+        for path, content in self._files(wanted, made, task_vars, trouble).items():
             try:
                 doctor_files.write(path, content)
                 self._display.display(f"written: {path}\n")
             except doctor_files.DoctorError as error:
                 trouble.append(str(error))
-        errors = [each for each in report["findings"] if each["severity"] == "error"]
+        errors = [each for each in made["findings"] if each["severity"] == "error"]
         if errors:
             hosts = dict.fromkeys(host for each in errors for host in each["hosts"])
             count = f"{len(errors)} error{'' if len(errors) == 1 else 's'}"
@@ -56,8 +65,23 @@ class ActionModule(ActionBase):
                 0,
                 f"{count} found{' on ' if hosts else ''}{', '.join(hosts)}; each is told above with its remedy.",
             )
-        result.update(changed=False, counts=report["counts"], worst=report["worst"])
+        result.update(changed=False, counts=made["counts"], worst=made["worst"])
         return {**result, "failed": True, "msg": "\n".join(trouble)} if trouble else result
+
+    def _left(self, left: list[Finding]) -> dict[str, Any]:
+        """What a run was to mend and did not."""
+        counts = {severity: sum(each.severity == severity for each in left) for severity in SEVERITIES}
+        told = {"changed": False, "counts": counts, "worst": next((s for s in counts if counts[s]), None)}
+        text = report(left)
+        if not counts["error"]:
+            if text:
+                self._display.display(f"Still there at the end of this run:\n{text}")
+            return told
+        return {
+            **told,
+            "failed": True,
+            "msg": f"This run was to mend what follows, and it is still there:\n{text}",
+        }
 
     def _findings(self, task_vars: Mapping, looks: Mapping, trouble: list[str]) -> list[Finding]:
         """Of every node, of every group, and of its plan; what keeps a plan from being made goes to `trouble`."""

@@ -10,7 +10,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import engine_config
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import UNITS
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
 from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
-from ansible_collections.tandem.spark.plugins.plugin_utils import planning
+from ansible_collections.tandem.spark.plugins.plugin_utils import mending, planning
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, node_plan
 from ansible_collections.tandem.spark.plugins.plugin_utils.report import overridden_text, report
 
@@ -21,7 +21,8 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        group = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]["group"]
+        args = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
+        group, self._mends = args["group"], args["mends"]
         hostvars, me = task_vars["hostvars"], task_vars["inventory_hostname"]
         hosts = list(task_vars["groups"].get(group, []))
         problem = self._no_rank(me, group, hosts, hostvars)
@@ -35,11 +36,13 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": str(error)}
         effective, findings, profile = made.effective, made.findings, made.profile
         result["findings"] = [each.as_dict() for each in worst_first(findings)]
-        if any(each.severity == "error" for each in findings):
+        looked = self._looked(task_vars, hosts, nodes, made)
+        result["findings"] += [each.as_dict() for each in looked.stops]
+        if looked.stops or any(each.severity == "error" for each in findings):
             result.update(
                 failed=True,
                 msg=f"Nothing was touched. The plan for group {group} cannot be carried out:\n"
-                + report(findings),
+                + report([*findings, *looked.stops]),
             )
             return result
         ranks, plan = made.ranks, made.plan
@@ -47,6 +50,9 @@ class ActionModule(ActionBase):
         path = effective[hosts[0]]["tandem_checkpoint_path"] or profile["checkpoint"]["path"]
         if rank.number == 0 and made.changed:
             self._display.display(overridden_text(profile["name"], made.changed))
+        told = mending.text(looked, self._task.check_mode)
+        if rank.number == 0 and told:
+            self._display.display(told)
         result.update(
             changed=False,
             plan=node_plan(group, ranks, rank, plan, profile),
@@ -67,8 +73,24 @@ class ActionModule(ActionBase):
             role="head" if rank.number == 0 else "worker",
             unit=UNITS[min(rank.number, 1)],
             user=rank.variables["tandem_user"],
+            again=looked.again,
         )
         return result
+
+    def _looked(self, task_vars, hosts: list[str], nodes, made: planning.Planned) -> mending.Sorted:
+        """What the looks at the nodes found, by what this run does about it; nothing for a run that mends nothing."""
+        if not self._mends:
+            return mending.Sorted()
+        hostvars = task_vars["hostvars"]
+        looks = {host: hostvars[host].get("__tandem_node") or {} for host in hosts}
+        acts = mending.mends(
+            task_vars.get("ansible_run_tags") or ["all"],
+            task_vars.get("ansible_skip_tags") or [],
+            all(node is not None for node in nodes.values()),
+            made.effective,
+        )
+        found = mending.of_group(hosts, looks)
+        return mending.sort([each for each in found if mending.relevant(each, made.profile, nodes)], acts)
 
     def _no_rank(self, me: str, group: str, hosts: list[str], hostvars) -> str | None:
         """Why there is nothing to plan for this host."""

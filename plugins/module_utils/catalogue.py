@@ -15,6 +15,8 @@ class Entry:
     severity: error, warning or info. scope: node or group.
     summary, remedy: str.format templates; the values come from the caller of finding().
     fixed_by: the role that mends it in site.yml, or None. source: where the knowledge comes from.
+    lasts: until somebody mends it (mended), as long as the engine's present start (start), or as long as the boot
+    whose log tells of it, whatever was done since (boot). site.yml stops only on unmended errors of the first kind.
     """
 
     severity: str
@@ -23,3 +25,4 @@ class Entry:
     remedy: str
     fixed_by: str | None = None
     source: str = ""
+    lasts: str = "mended"

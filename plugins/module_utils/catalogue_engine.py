@@ -12,7 +12,7 @@ VLLM = "vLLM 0.33.0 source"
 
 
 def _fatal(summary: str, remedy: str, source: str, scope: str = "node", fixed_by: str | None = None) -> Entry:
-    return Entry("error", scope, summary, remedy, fixed_by, source)
+    return Entry("error", scope, summary, remedy, fixed_by, source, lasts="start")
 
 
 ENTRIES = {
@@ -153,13 +153,11 @@ ENTRIES = {
         "A file of the checkpoint is damaged",
         "Verify the checkpoint's SHA-256 sums and copy the damaged file again",
         FIELD,
-        fixed_by="checkpoint",
     ),
     "engine.checkpoint.missing": _fatal(
         "The checkpoint is not where the engine looks for it",
         "Compare the model path of the unit with what lies on this node; every rank needs the whole checkpoint",
         FIELD,
-        fixed_by="checkpoint",
     ),
     "engine.driver.too_old": _fatal(
         "The container wants a newer NVIDIA driver",

@@ -65,6 +65,7 @@ ENTRIES = {
         "{available_gib} GiB of memory are available: the host may answer ping and no ssh",
         "Wait up to 25 minutes before a power cycle, most come back by themselves; then plan the engine smaller",
         source=FIELD,
+        lasts="start",
     ),
     "memory.host.oom": Entry(
         "error",
@@ -73,6 +74,7 @@ ENTRIES = {
         "Memory may take minutes to come back: wait before a power cycle. Plan the engine smaller, and set clock caps "
         "again, which do not survive it",
         source=FIELD,
+        lasts="boot",
     ),
     "memory.gpu.orphan": Entry(
         "error",

@@ -13,7 +13,8 @@ GLIBC = "ld.so(8)"
 
 
 def _error(summary: str, remedy: str, source: str = NCCL, scope: str = "node", fixed_by: str | None = None):
-    return Entry("error", scope, summary, remedy, fixed_by, source)
+    """All of them are of a process that runs: they end with it, and another release may do without them."""
+    return Entry("error", scope, summary, remedy, fixed_by, source, lasts="start")
 
 
 def _warning(summary: str, remedy: str, source: str = NCCL, scope: str = "node"):
@@ -76,7 +77,6 @@ ENTRIES = {
         "fail where it has no RDMA, in place of falling back",
         FIELD,
         scope="group",
-        fixed_by="fabric",
     ),
     "nccl.transport.socket": _warning(
         "NCCL's traffic between nodes goes over sockets, a tenth of what RDMA carries",
@@ -108,7 +108,6 @@ ENTRIES = {
         "NCCL could not start the network that it was told to use",
         "It failed closed, as wanted: find why RDMA is not there (`ibv_devinfo`, /dev/infiniband, NCCL_IB_HCA). "
         "Without NCCL_NET=IB it would have fallen back to sockets",
-        fixed_by="fabric",
     ),
     "nccl.device.unused": _warning(
         "NCCL lists {unused} and sends nothing over it: half of the port or less is used",
@@ -158,7 +157,6 @@ ENTRIES = {
         "cabling. More than two nodes in a ring without a switch need an NCCL that knows meshes",
         FIELD,
         scope="group",
-        fixed_by="fabric",
     ),
     "nccl.qp.gid": _error(
         "The GID that was chosen cannot reach the peer's",

@@ -33,12 +33,14 @@ ENTRIES = {
         "{unit} is {state}: this rank does not run",
         "Read why with `journalctl -u {unit} -n 50`; if it was stopped on purpose, start the ranks of the group "
         "together with site.yml",
+        fixed_by="engine",
     ),
     "status.unit.starting": Entry(
         "error",
         "node",
         "{unit} is not ready: {phase}",
         "Wait, and watch it with `journalctl -fu {unit}`. A rank waits for the others: look at them too",
+        fixed_by="engine",
     ),
     "status.journal.unknown": Entry(
         "warning",
@@ -101,6 +103,7 @@ ENTRIES = {
         "node",
         "Release {release} was rejected: {reason}",
         "Do not serve it. site.yml with another profile, overrides or weights replaces it",
+        fixed_by="engine",
     ),
     "status.proof.other_start": Entry(
         "error",
@@ -116,6 +119,7 @@ ENTRIES = {
         "The API does not answer at {url}/health: {found}",
         "Read the last lines of every rank (`journalctl -u tandem-head -n 50`, on the others "
         "`journalctl -u tandem-worker -n 50`), then start all ranks together",
+        fixed_by="engine",
     ),
     "status.metrics.unknown": Entry(
         "warning",

@@ -32,6 +32,7 @@ from .catalogue import Entry
 
 SEVERITIES = ("error", "warning", "info")
 SCOPES = ("node", "group")
+LASTING = ("mended", "start", "boot")
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,10 @@ def join_catalogues(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
         for finding_id, entry in part.items():
             if finding_id in joined:
                 raise ValueError(f"finding {finding_id} is in two catalogues")
-            if entry.severity not in SEVERITIES or entry.scope not in SCOPES:
-                raise ValueError(f"finding {finding_id} has severity {entry.severity}, scope {entry.scope}")
+            if entry.severity not in SEVERITIES or entry.scope not in SCOPES or entry.lasts not in LASTING:
+                raise ValueError(
+                    f"finding {finding_id} has severity {entry.severity}, scope {entry.scope}, lasts {entry.lasts}"
+                )
             joined[finding_id] = entry
     return joined
 

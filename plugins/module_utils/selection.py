@@ -22,7 +22,7 @@ from typing import Any
 
 from . import nccl_rules, selection_notes
 from .fabric_wish import Surroundings, Wish
-from .findings import Finding, finding
+from .findings import CATALOGUE, Finding, finding
 from .gid_table import Gid
 from .ibv import Device
 from .rdma_rails import UpRail, read_selector, up_rails
@@ -67,7 +67,9 @@ def select(
     if selection.strategy == "dynamic":
         notes += _dynamic_notes(chosen, selection, around)
     if selection.strategy == "none" and (wish.subnets or wish.peers or wish.hcas):
-        notes.append(finding("fabric.selection.none", reason=selection.reason))
+        # Addresses can be given; a cable or a device cannot.
+        mender = CATALOGUE["fabric.selection.none"].fixed_by if rails else None
+        notes.append(replace(finding("fabric.selection.none", reason=selection.reason), fixed_by=mender))
     if wish.gid_index is not None:
         notes += selection_notes.wanted_index(wish.gid_index, chosen)
     return selection, notes

@@ -31,6 +31,21 @@ options:
         secrets replaced by the same word each time, and versions left whole.
       - A name that ends in C(.json) gives JSON, any other a C(tar.gz) of the JSON and the page.
     type: str
+  only:
+    description:
+      - Findings that alone count, as M(tandem.spark.plan) returns them in RV(tandem.spark.plan#module:again). What is
+        left of them is said, and nothing else is; an error that is left fails.
+    type: list
+    elements: dict
+    suboptions:
+      id:
+        description: The finding's id.
+        type: str
+        required: true
+      host:
+        description: The host that it was found on.
+        type: str
+        required: true
 """
 
 EXAMPLES = r"""
@@ -56,7 +71,16 @@ worst:
 
 from ansible.module_utils.basic import AnsibleModule
 
-ARGUMENTS = {"json": {"type": "str"}, "query": {"type": "str"}, "bundle": {"type": "str"}}
+ARGUMENTS = {
+    "json": {"type": "str"},
+    "query": {"type": "str"},
+    "bundle": {"type": "str"},
+    "only": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"id": {"type": "str", "required": True}, "host": {"type": "str", "required": True}},
+    },
+}
 
 
 def main() -> None:

@@ -21,6 +21,12 @@ options:
     description: The inventory group whose hosts are the ranks; its first host is the head.
     type: str
     required: true
+  mends:
+    description:
+      - Whether this run mends what was found on the nodes, as C(site.yml) does. Then errors that nothing in it mends
+        stop it as well, and the others are told with the role that mends them.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -82,8 +88,14 @@ user:
   returned: success
   type: str
   sample: tandem
+again:
+  description: With O(mends), the findings of the nodes that must be gone at the end of the run.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{id: host.packages.missing, host: spark-a}]
 findings:
-  description: What is wrong with the inventory or with the plan.
+  description: What is wrong with the inventory or with the plan, and with O(mends) what stops the run on the nodes.
   returned: always
   type: list
   elements: dict
@@ -92,7 +104,7 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 
-ARGUMENTS = {"group": {"type": "str", "required": True}}
+ARGUMENTS = {"group": {"type": "str", "required": True}, "mends": {"type": "bool", "default": False}}
 
 
 def main() -> None:

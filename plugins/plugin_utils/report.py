@@ -11,13 +11,15 @@ from collections.abc import Iterable
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, worst_first
 
 
+def line(found: Finding, remedy: bool = True) -> str:
+    where = f" [{', '.join(found.hosts)}]" if found.hosts else ""
+    told = f"{found.severity.upper()} {found.id}{where}: {found.summary}."
+    return f"{told} {found.remedy}." if remedy else told
+
+
 def report(findings: Iterable[Finding]) -> str:
     """A line for each finding, the worst first, with what to do."""
-    lines = []
-    for each in worst_first(findings):
-        where = f" [{', '.join(each.hosts)}]" if each.hosts else ""
-        lines.append(f"{each.severity.upper()} {each.id}{where}: {each.summary}. {each.remedy}.")
-    return "\n".join(lines)
+    return "\n".join(line(each) for each in worst_first(findings))
 
 
 def overridden_text(name: str, changes: Iterable[tuple[str, object, object]]) -> str:

@@ -74,6 +74,7 @@ def test_worst_first():
         [{"a.b": Entry("error", "node", "s", "r")}, {"a.b": Entry("error", "node", "s", "r")}],
         [{"a.b": Entry("fatal", "node", "s", "r")}],
         [{"a.b": Entry("error", "cluster", "s", "r")}],
+        [{"a.b": Entry("error", "node", "s", "r", lasts="long")}],
     ],
 )
 def test_catalogues_that_cannot_be_joined(parts):
