@@ -45,7 +45,7 @@ class LinkError(Exception):
 
 @dataclass(frozen=True)
 class Wish:
-    """How to measure. size: bytes of a message; seconds: of each bandwidth test."""
+    """How to measure. fit: say what forbids it, and measure nothing. size: bytes of a message; seconds: of a test."""
 
     limits: link.Limits
     measure: bool
@@ -53,6 +53,7 @@ class Wish:
     seconds: int
     join_timeout_s: int
     peer_timeout_s: int
+    fit: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def check(wish: Wish) -> dict[str, Any]:
     """{rails[], points[], findings[]} of this rank. LinkError where nothing can be said, or nothing may be measured."""
     if wrong := problems(wish):
         raise LinkError("; ".join(wrong) + ".")
-    if up := engine_state.running() if wish.measure else ():
+    if up := engine_state.running() if wish.measure or wish.fit else ():
         raise LinkError(
             f"{' and '.join(up)} runs here: the measurement would take its link and be slowed by it. "
             "Stop the group first (playbooks/stop.yml)."
@@ -127,9 +128,14 @@ def check(wish: Wish) -> dict[str, Any]:
     notes += link.judge_states(states, wish.limits)
     indices = selection.per_hca if selection else {}
     points: list[link.Point] = []
-    if wish.measure:
-        points, more = _measured(plan, rails, states, indices, notes, wish, tree)
-        notes += more
+    if wish.measure or wish.fit:
+        # Only where every rail is fit for it: both ranks must walk through the same tests.
+        forbidden = _forbids(states, indices)
+        notes += forbidden
+        broken = any(note.id.startswith(("fabric.peer", "fabric.rail")) for note in notes)
+        if wish.measure and not forbidden and not broken:
+            points, more = _measured(plan, rails, states, indices, wish, tree)
+            notes += more
     return {
         "rails": [_as_dict(state, indices) for state in states],
         "points": points,
@@ -148,17 +154,18 @@ def _as_dict(state: link.State, indices: Mapping[str, int | None]) -> dict[str, 
     }
 
 
-def _measured(plan, rails, states, indices, notes, wish, tree) -> tuple[list[link.Point], list[Finding]]:
-    """Only where every rail is fit for it: both ranks must walk through the same tests."""
+def _forbids(states: Sequence[link.State], indices: Mapping[str, int | None]) -> list[Finding]:
+    """Why this rank cannot be measured."""
     if absent := perftest.missing():
-        return [], [finding("link.perftest.missing", programs=" and ".join(absent))]
-    unfit = [
+        return [finding("link.perftest.missing", programs=" and ".join(absent))]
+    return [
         finding("link.peer.unmeasured", netdev=state.netdev, why=why)
         for state in states
         if (why := _unfit(state, indices))
     ]
-    if unfit or any(note.id.startswith(("fabric.peer", "fabric.rail")) for note in notes):
-        return [], unfit
+
+
+def _measured(plan, rails, states, indices, wish, tree) -> tuple[list[link.Point], list[Finding]]:
     hcas = [state.hca for state in states]
     before = {state.hca: _counters(tree, state) for state in states}
     points, more = walk(plan, rails, hcas, indices, wish)

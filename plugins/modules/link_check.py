@@ -30,6 +30,12 @@ options:
     description: Whether to measure. Without it the engine may run.
     type: bool
     default: true
+  fit:
+    description:
+      - Whether to say what would forbid a measurement, as O(measure=true) does, and measure nothing.
+      - Ask all ranks for it first. Where one of them refuses to measure, the others wait for it for O(join_timeout).
+    type: bool
+    default: false
   min_rail_gbps:
     description:
       - The least that one rail must carry alone, in gigabits a second. Healthy functions of a Spark gave 92 to 98.
@@ -63,6 +69,11 @@ EXAMPLES = r"""
 - name: Look at the rails while the engine runs
   tandem.spark.link_check:
     measure: false
+
+- name: See on all ranks whether they can be measured
+  tandem.spark.link_check:
+    measure: false
+    fit: true
 
 - name: Prove the rails
   tandem.spark.link_check:
@@ -157,6 +168,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import link, link_run
 
 ARGUMENTS = {
     "measure": {"type": "bool", "default": True},
+    "fit": {"type": "bool", "default": False},
     "min_rail_gbps": {"type": "float"},
     "min_total_gbps": {"type": "float"},
     "max_latency_us": {"type": "float"},
@@ -178,6 +190,7 @@ def answer(options: dict, check_mode: bool) -> dict:
         seconds=options["seconds"],
         join_timeout_s=options["join_timeout"],
         peer_timeout_s=options["peer_timeout"],
+        fit=options["fit"],
     )
     seen = link_run.check(wish)
     return {

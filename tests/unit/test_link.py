@@ -372,6 +372,19 @@ def test_a_peer_that_does_not_take_part_ends_it_in_time(node, rank):
     assert seen["points"] == [] and node.now < WISH.join_timeout_s + 1
 
 
+def test_what_forbids_a_measurement_is_told_without_one(node, monkeypatch):
+    """A rank that cannot be measured must be known before its peer waits for it."""
+    fit = replace(WISH, measure=False, fit=True)
+    assert [link_run.check(fit)[name] for name in ("points", "findings")] == [[], []]
+    assert not [argv for argv in node.asked if link_run.BANDWIDTH in argv]
+    monkeypatch.setattr(link_run.perftest, "missing", lambda: ["ib_write_bw"])
+    assert [note.id for note in link_run.check(fit)["findings"]] == ["link.perftest.missing"]
+    assert link_run.check(replace(fit, fit=False))["findings"] == []
+    node.running = ["tandem-head.service"]
+    with pytest.raises(link_run.LinkError, match="tandem-head.service runs here"):
+        link_run.check(fit)
+
+
 def test_without_perftest_there_is_one_finding(node, monkeypatch):
     monkeypatch.setattr(link_run.perftest, "missing", lambda: ["ib_write_bw", "ib_send_lat"])
     seen = link_run.check(WISH)

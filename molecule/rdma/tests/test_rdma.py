@@ -103,22 +103,34 @@ def test_the_chosen_index_carries_and_an_empty_slot_does_not():
     assert not carries(ours, 900)
 
 
-@pytest.mark.parametrize(
-    ("what", "first", "back"),
-    [
-        (
-            "an IPv6 address came before it",
-            "ip -6 addr add fd00:7a::{number}5/64 dev {rail} nodad",
-            "ip -6 addr del fd00:7a::{number}5/64 dev {rail}",
-        ),
-        (
-            "another IPv4 address came before it",
-            "ip addr add 10.7{number}.0.9/24 dev {rail}",
-            "ip addr del 10.7{number}.0.9/24 dev {rail}",
-        ),
-    ],
-)
-def test_a_table_that_moved(what, first, back):
+MOVES = {
+    "an IPv6 address came before it": (
+        "-6 addr add fd00:7a::{number}5/64 nodad",
+        "-6 addr del fd00:7a::{number}5/64",
+    ),
+    "another IPv4 address came before it": ("addr add 10.7{number}.0.9/24", "addr del 10.7{number}.0.9/24"),
+}
+
+
+@pytest.fixture
+def strict():
+    """The head takes packets only from where it would send the answer, as many hosts are set.
+
+    Without it Linux answers an address that it has no route to over the rail from which it came, and the wrong index
+    would carry by chance.
+    """
+    names = ("all", FIRST)
+    before = {name: shell(HEAD, f"cat /proc/sys/net/ipv4/conf/{name}/rp_filter") for name in names}
+    set_to = "echo {} > /proc/sys/net/ipv4/conf/{}/rp_filter"
+    shell(HEAD, " && ".join(set_to.format(1, name) for name in names))
+    yield
+    shell(HEAD, " && ".join(set_to.format(value, name) for name, value in before.items()))
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("what", MOVES)
+def test_a_table_that_moved(what):
+    first, back = (f"ip {words} dev {{rail}}" for words in MOVES[what])
     old, partner = chosen(WORKER), chosen(HEAD)
     shift(WORKER, first)
     try:
@@ -188,10 +200,11 @@ def test_the_rdma_mtu_follows_the_interface_and_a_start_is_refused_meanwhile():
         assert active_mtus(WORKER) == {HCAS[FIRST]: 1024, HCAS[SECOND]: 4096}
         said = shell(WORKER, "tandem fabric --env --output /run/fabric.env 2>&1", check=False)
         assert f"{FIRST} has MTU 1500; wanted 9000" in said
-        run = play(*MEASURE)
+        run = play(*MEASURE, "-e", "tandem_fabric_peer_timeout_s=20")
+        # One end is enough, and nothing is measured: its peer would wait for it. virtio takes frames that are larger
+        # than its MTU, which a card does not; the scenarios of the rails show what the peer sees then.
         assert run.code != 0 and f"{FIRST} has MTU 1500, wanted 9000" in run.text, run.text
-        # Its peer's end is good, and the peer is told what it sees: full packets do not come through.
-        assert "not to unfragmented packets of 9000 bytes" in run.text, run.text
+        assert "ib_write_bw" not in run.text, run.text
     finally:
         shell(WORKER, f"ip link set {FIRST} mtu 9000")
     assert active_mtus(WORKER) == dict.fromkeys(HCAS.values(), 4096)
@@ -219,7 +232,7 @@ def test_without_perftest_or_beside_a_running_rank_nothing_is_measured():
     finally:
         shell(WORKER, "mv /usr/bin/hidden /usr/bin/ib_write_bw")
         shell(HEAD, "systemctl stop tandem-head.service")
-    assert run.code != 0
+    assert run.code != 0 and run.seconds < 300
     assert "ib_write_bw not found on this node" in run.text and "apt-get install perftest" in run.text, (
         run.text
     )
