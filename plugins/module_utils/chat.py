@@ -34,11 +34,41 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """When the text of a stream came, by time.monotonic(), and how much of it.
+
+    first_tokens, last_tokens: generated up to the first and the last delta as the server counted them on the way;
+    None where it was not asked to. deltas: pieces of text, of any number of tokens each.
+    """
+
+    began_at: float
+    first_at: float
+    last_at: float
+    deltas: int
+    first_tokens: int | None = None
+    last_tokens: int | None = None
+
+    def tokens_after_first(self, completion_tokens: int) -> float:
+        """Tokens that came after the first delta and up to the last, of all that the answer has.
+
+        Where the server did not count on the way, the deltas are taken to be alike.
+        """
+        if self.first_tokens is not None and self.last_tokens is not None:
+            return float(self.last_tokens - self.first_tokens)
+        return completion_tokens * (self.deltas - 1) / self.deltas
+
+    def tokens_up_to_last(self, completion_tokens: int) -> float:
+        """Tokens that came up to the last delta; all, where the server did not count on the way."""
+        return float(completion_tokens if self.last_tokens is None else self.last_tokens)
+
+
+@dataclass(frozen=True)
 class Reply:
     """What came back. Times in seconds from the request on; tokens as the server counted them, or None.
 
     finish_reason: None if the generation was not seen to end. fault: why, in one sentence, else None.
     reached: a generation began; False: there is no such endpoint, it refused, or it never answered.
+    pace: None where no text came.
     """
 
     text: str = ""
@@ -50,6 +80,7 @@ class Reply:
     tokens_per_s: float | None = None
     fault: str | None = None
     reached: bool = True
+    pace: Pace | None = None
 
 
 class _Fault(Exception):
@@ -66,6 +97,9 @@ class _Collector:
         self.usage: dict[str, Any] = {}
         self.first: float | None = None
         self.last: float | None = None
+        self.first_tokens: int | None = None
+        self.last_tokens: int | None = None
+        self.deltas = 0
 
     def add(self, data: str) -> None:
         try:
@@ -93,11 +127,15 @@ class _Collector:
             "content": delta.get("content"),
             "reasoning": delta.get("reasoning") or delta.get("reasoning_content"),
         }
-        for name, text in said.items():
-            if isinstance(text, str) and text:
-                self.parts[name].append(text)
-                self.last = time.monotonic()
-                self.first = self.first or self.last
+        came = {name: text for name, text in said.items() if isinstance(text, str) and text}
+        if not came:
+            return
+        for name, text in came.items():
+            self.parts[name].append(text)
+        self.deltas += 1
+        self.last, self.last_tokens = time.monotonic(), self._count("completion_tokens")
+        if self.first is None:
+            self.first, self.first_tokens = self.last, self.last_tokens
 
     def reply(self, fault: str | None = None, reached: bool = True) -> Reply:
         tokens = self._count("completion_tokens")
@@ -112,11 +150,18 @@ class _Collector:
             tokens_per_s=round((tokens - 1) / span, 2) if tokens and tokens > 1 and span > 0 else None,
             fault=fault,
             reached=reached,
+            pace=self._pace(),
         )
+
+    def _pace(self) -> Pace | None:
+        if self.first is None or self.last is None:
+            return None
+        counted = (self.first_tokens, self.last_tokens)
+        return Pace(self.began, self.first, self.last, self.deltas, *counted)
 
     def _count(self, name: str) -> int | None:
         count = self.usage.get(name) if isinstance(self.usage, dict) else None
-        return count if isinstance(count, int) else None
+        return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
 def _message(body: dict[str, Any]) -> str:
@@ -191,20 +236,28 @@ def ask(
     max_tokens: int,
     timeout: float,
     ignore_eos: bool = False,
+    reasoning_effort: str | None = None,
+    count_on_the_way: bool = False,
 ) -> Reply:
     """Ask once, greedily. Raises for nothing that a server can do; `timeout` is for the whole exchange.
 
-    ignore_eos: generate max_tokens, wherever the model would end (vLLM's own field).
+    ignore_eos: generate max_tokens, wherever the model would end (vLLM's own field). reasoning_effort: how hard it is
+    to think, for the chat template. count_on_the_way: usage with each chunk (vLLM's own field), which Pace needs to be
+    exact.
     """
+    effort = {"reasoning_effort": reasoning_effort} if reasoning_effort else {}
     body = {
         "model": endpoint.model,
         "messages": [{"role": "user", "content": prompt}],
         "temperature": 0,
         "max_tokens": max_tokens,
         "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream_options": {
+            "include_usage": True,
+            **({"continuous_usage_stats": True} if count_on_the_way else {}),
+        },
         # The default changed from off to on between vLLM 0.27 and 0.28: always said.
-        "chat_template_kwargs": {"thinking": thinking},
+        "chat_template_kwargs": {"thinking": thinking, **effort},
         **({"ignore_eos": True} if ignore_eos else {}),
     }
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}

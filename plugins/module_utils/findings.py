@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import (
+    catalogue_bench,
     catalogue_checkpoint,
     catalogue_driver,
     catalogue_engine,
@@ -70,6 +71,7 @@ def join_catalogues(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
 
 CATALOGUE = join_catalogues(
     (
+        catalogue_bench.ENTRIES,
         catalogue_checkpoint.ENTRIES,
         catalogue_driver.ENTRIES,
         catalogue_engine.ENTRIES,
