@@ -89,13 +89,13 @@ def plan(host: Host, driver: str, kernel: str, whole_fallback: bool) -> Plan:
     transaction: list[Step] = []
     if step in ("install", "boot"):
         problems += _boot_problems(host, look.running)
-    if step == "install":
-        problems += host.room()
         mine = record.change is not None and record.change.stage == "installing"
         if (audit := host.audit()) and not mine:
             problems.append(
                 f"dpkg is not through with earlier work: run `dpkg --configure -a`. It says: {audit}"
             )
+    if step == "install":
+        problems += host.room()
         if not audit:
             transaction = apt_transaction.read_simulation(
                 host.simulate(closure.words(packages), closure.preferences)
@@ -111,7 +111,10 @@ def _boot_problems(host: Host, running: str) -> list[str]:
         return [f"{', '.join(missing)} cannot be run: without GRUB no kernel can be booted once"]
     found = []
     if not grub.boots_once(host.grub()):
-        found.append("GRUB's configuration does not know an entry for one boot (next_entry): run update-grub")
+        found.append(
+            "GRUB cannot boot an entry once: its configuration does not know next_entry (run update-grub), or /boot "
+            "lies where GRUB cannot write (LVM, btrfs, ZFS), so that it would boot it for ever"
+        )
     if grub.way_to(host.grub(), running) is None:
         found.append(
             f"GRUB's menu has no entry for the running kernel {running}, so there would be no way back"

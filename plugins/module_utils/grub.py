@@ -102,5 +102,9 @@ def way_to(config: str, release: str) -> str | None:
 
 
 def boots_once(config: str) -> bool:
-    """Does this configuration know an entry for one boot, and forget it?"""
-    return "next_entry" in config and "save_env next_entry" in config
+    """Does this configuration know an entry for one boot, and can GRUB forget it?
+
+    On LVM, btrfs, ZFS and others GRUB cannot write: grub-mkconfig says so, and the entry would boot for ever.
+    """
+    known = "next_entry" in config and "save_env next_entry" in config
+    return known and "GRUB lacks write support" not in config

@@ -186,6 +186,33 @@ def test_a_kernel_ahead_of_its_modules_is_not_booted():
         assert "CHANGED" in module(WORKER, "driver_packages", state="held")
 
 
+# -- with an engine
+
+
+ENGINE = """set -e
+mkdir -p /opt/tandem/releases/0123456789abcdef
+ln -sfn releases/0123456789abcdef /opt/tandem/current
+printf '[Service]\\nExecStart=/usr/bin/sleep infinity\\n' > /etc/systemd/system/{unit}
+systemctl daemon-reload; systemctl start {unit}"""
+NO_ENGINE = """systemctl stop {unit}; rm -f /etc/systemd/system/{unit} /opt/tandem/current
+rm -rf /opt/tandem/releases/0123456789abcdef; systemctl daemon-reload"""
+UNITS = {HEAD: "tandem-head.service", WORKER: "tandem-worker.service"}
+
+
+def active() -> list[str]:
+    return [shell(node, f"systemctl is-active {unit}", check=False) for node, unit in UNITS.items()]
+
+
+@pytest.fixture
+def engine():
+    """Units by the names of an engine's, in a release that was never proved, so that nothing is started again."""
+    for node, unit in UNITS.items():
+        shell(node, ENGINE.format(unit=unit))
+    yield
+    for node, unit in UNITS.items():
+        shell(node, NO_ENGINE.format(unit=unit), check=False)
+
+
 # -- up, down, cut off
 
 
@@ -199,12 +226,19 @@ def test_check_shows_the_change_and_changes_nothing():
     assert state() == before
 
 
-def test_up_one_rank_after_the_other():
+def test_up_one_rank_after_the_other(engine):
+    assert active() == ["active", "active"]
     boots = [shell(node, "cat /proc/sys/kernel/random/boot_id") for node in NODES]
     run = driver(*pin(NEW, NEW_KERNEL, *CONSENT))
     assert run.code == 0, run.text
     order = [run.text.index(f"included: tandem.spark.driver for {node}") for node in (WORKER, HEAD)]
     assert order == sorted(order)
+    assert active() == ["inactive", "inactive"], (
+        "stopped on all ranks, and nothing was ever proved to start again"
+    )
+    assert run.text.index("tandem.spark.engine : Stop every rank") < run.text.index(
+        "Install the packages of the pair"
+    )
     for node, boot in zip(NODES, boots, strict=True):
         assert pair(node) == (NEW, NEW_KERNEL) and default_kernel(node) == NEW_KERNEL
         assert shell(node, "cat /proc/sys/kernel/random/boot_id") != boot
