@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from .catalogue import Entry
 
-FETCH = "Copy those files again from another rank or from where the weights came from (docs/weights.md)"
+FETCH = (
+    "Run `site.yml -e tandem_checkpoint_verify=sha256`: files that another rank has right are copied from it, "
+    "the others come from tandem_checkpoint_source where it is set (docs/weights.md)"
+)
+RESUMED = "What arrived is kept, and the next run goes on there"
 OWNERS = "two-Spark owners"
 
 ENTRIES = {
@@ -94,5 +98,91 @@ ENTRIES = {
         "The experts of the draft are stored as {draft}, those of the model as {model}",
         "Watch the acceptance: engines load such a draft in part. Take the original checkpoint where it is low",
         source=OWNERS + ": a conversion left the draft's experts out, and 12 tensors were dropped at loading",
+    ),
+    "checkpoint.hub.client": Entry(
+        "error",
+        "node",
+        "The hub's client cannot be used for {repository}",
+        "It is huggingface_hub in the engine's environment: run site.yml, which installs it, and see that "
+        "tandem_checkpoint_endpoint, where it is set, is an address such as https://huggingface.co",
+    ),
+    "checkpoint.hub.token": Entry(
+        "error",
+        "node",
+        "The hub does not give {repository} to whoever asks",
+        "Set tandem_checkpoint_token (in a vault) to a token whose owner accepted the terms of {repository}. If one is "
+        "set, it is wrong or has run out. The hub answers the same for a repository that does not exist",
+        source="huggingface_hub: 401 and 403",
+    ),
+    "checkpoint.hub.repository": Entry(
+        "error",
+        "node",
+        "{where} has no {repository}",
+        "Correct checkpoint.repository of the profile, or tandem_checkpoint_endpoint",
+        source="huggingface_hub: 404",
+    ),
+    "checkpoint.hub.revision": Entry(
+        "error",
+        "node",
+        "{repository} has no revision {revision}",
+        "Correct checkpoint.revision of the profile. A mirror may not have that one: fill it, or ask the hub itself",
+        source="huggingface_hub: RevisionNotFound",
+    ),
+    "checkpoint.hub.rate": Entry(
+        "error",
+        "node",
+        "{where} wants to be asked less often",
+        RESUMED + ". Wait as long as it says; with tandem_checkpoint_token the limit is higher",
+        source="huggingface_hub: 429, Retry-After",
+    ),
+    "checkpoint.hub.changed": Entry(
+        "error",
+        "node",
+        "{where} lists {repository} in another way than it gives it",
+        "Ask again later. If it stays so, it is no mirror of the hub: take tandem_checkpoint_endpoint out",
+    ),
+    "checkpoint.hub.network": Entry(
+        "error",
+        "node",
+        "{repository} could not be downloaded from {where}",
+        RESUMED
+        + ". Look at the node's way out (`curl -sI {where}`); a proxy is told by `environment:` of the play, "
+        "or download elsewhere and name the folder in tandem_checkpoint_source",
+    ),
+    "checkpoint.hub.slow": Entry(
+        "error",
+        "node",
+        "{repository} was not downloaded in its time",
+        RESUMED + ". Give more, or look at the line",
+    ),
+    "checkpoint.hub.wrong_bytes": Entry(
+        "error",
+        "node",
+        "Files of {repository} arrived twice from {where} with other bytes than it lists",
+        "Nothing of them was kept. Look at the node's memory and disk (`dmesg --level err`), and at a proxy between",
+    ),
+    "checkpoint.disk.small": Entry(
+        "error",
+        "node",
+        "{folder} has {free} GiB free, the weights want {wanted} GiB more",
+        "Make room (`df -h {folder}`), or set tandem_checkpoint_path to another disk",
+    ),
+    "checkpoint.disk.full": Entry(
+        "error",
+        "node",
+        "The disk became full while weights were written",
+        RESUMED + ". Make room first (`df -h`): something else writes to that disk too",
+    ),
+    "checkpoint.disk.error": Entry(
+        "error",
+        "node",
+        "Weights could not be written or read",
+        RESUMED + ". Look at the disk (`dmesg --level err`, `findmnt`) first",
+    ),
+    "checkpoint.source.lacks": Entry(
+        "error",
+        "node",
+        "Files of the checkpoint are wrong, and nothing here has them right",
+        "Set tandem_checkpoint_source to hub, or to a folder that has them (docs/weights.md)",
     ),
 }

@@ -70,6 +70,14 @@ def load(path: Path) -> Manifest:
         raise ManifestError(f"{path} is no manifest of a checkpoint ({error}). {want}.") from error
 
 
+def from_content(content: Any) -> Manifest:
+    """A manifest from {"repository", "revision", "files": {name: {"size", "sha256" or "git"}}}. ManifestError."""
+    try:
+        return _from_json(content)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ManifestError(f"no manifest of a checkpoint ({error})") from error
+
+
 def _from_json(content: Any) -> Manifest:
     files = {}
     for name, entry in content["files"].items():
@@ -140,9 +148,16 @@ def _why_another_size(path: Path, shorter: bool) -> str:
 
 
 def compare_hashes(
-    folder: Path, manifest: Manifest, say: Callable[[str], None], limit_s: float = float("inf")
+    folder: Path,
+    manifest: Manifest,
+    say: Callable[[str], None],
+    limit_s: float = float("inf"),
+    read: Mapping[str, str] | None = None,
 ) -> tuple[list[Bad], dict[str, str]]:
-    """The same, and every byte of what has the right size. Returns also the SHA-256 of the files. Raises TooSlow."""
+    """The same, and every byte of what has the right size. Returns also the SHA-256 of the files. Raises TooSlow.
+
+    read: {file: SHA-256} of what was read in this run already.
+    """
     bad = compare_sizes(folder, manifest)
     wrong = {each.file for each in bad}
     kinds = {
@@ -150,7 +165,11 @@ def compare_hashes(
         for name, entry in manifest.files.items()
         if name not in wrong
     }
-    found, unread = hash_files(folder, kinds, say, limit_s)
+    known = {name: digest for name, digest in (read or {}).items() if kinds.get(name) == "sha256"}
+    found, unread = hash_files(
+        folder, {name: kind for name, kind in kinds.items() if name not in known}, say, limit_s
+    )
+    found |= known
     bad += [Bad(name, "unreadable", f"{name} cannot be read ({why})") for name, why in unread.items()]
     differ = [
         name

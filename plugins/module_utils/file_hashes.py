@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
+from .progress import GIB, at_the_end, on_the_way
+
 SAY_EVERY_S = 5.0
 CHUNK_BYTES = 1 << 20
-GIB = 1 << 30
 
 
 class TooSlow(Exception):
@@ -50,7 +51,7 @@ def hash_files(
         jobs = {name: pool.submit(one, name) for name in order}
         while wait(jobs.values(), timeout=SAY_EVERY_S).not_done:
             seconds = time.monotonic() - start
-            say(_on_the_way(sum(read.values()), sum(sizes.values()), seconds))
+            say(on_the_way("hashed", sum(read.values()), sum(sizes.values()), seconds))
             if seconds > limit_s:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
@@ -60,9 +61,7 @@ def hash_files(
                 )
     seconds = time.monotonic() - start
     if wanted:
-        total = sum(read.values())
-        rate = f", {total / GIB / seconds:.2f} GiB/s" if seconds else ""
-        say(f"hashed {len(wanted)} files, {total / GIB:.2f} GiB, in {seconds:.1f} s{rate}")
+        say(at_the_end("hashed", len(wanted), sum(read.values()), seconds))
     digests, unread = {}, {}
     for name, job in jobs.items():
         error = job.exception()
@@ -78,12 +77,6 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _on_the_way(done: int, total: int, seconds: float) -> str:
-    rate = done / seconds if seconds else 0.0
-    left = f"{(total - done) / rate:.0f} s left" if rate else "no byte yet"
-    return f"hashed {done / GIB:.1f} of {total / GIB:.1f} GiB, {rate / GIB:.2f} GiB/s, {left}"
 
 
 def _hash(path: Path, kind: str, size: int, stop: threading.Event, count: Callable[[int], None]) -> str:
