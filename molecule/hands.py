@@ -26,7 +26,11 @@ os.environ.update(ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1")
 def lab(*words: str, check: bool = True) -> str:
     """Runs a command of the lab and returns what it printed."""
     done = subprocess.run(
-        [sys.executable, str(LAB_PROGRAM), *words], capture_output=True, text=True, check=False
+        [sys.executable, str(LAB_PROGRAM), *words],
+        stdin=subprocess.DEVNULL,  # an ssh that is killed leaves a shared one without blocking, which Ansible refuses
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if check and done.returncode:
         raise AssertionError(
@@ -75,6 +79,7 @@ def ansible(program: str, *words: str) -> Run:
         cwd=PROJECT,
         env=environment,
         text=True,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,

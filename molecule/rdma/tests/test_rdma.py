@@ -50,7 +50,10 @@ def carries(of_head: int, of_worker: int, rail: str = FIRST) -> bool:
     words = f"timeout 90 ib_write_bw -F -d {HCAS[rail]} -p {PORT} -s 4096 -n 100 --report_gbits"
     waiting = ["exec", HEAD, "--", "sh", "-c", f"{words} -x {of_head}"]
     server = subprocess.Popen(
-        [sys.executable, str(hands.LAB_PROGRAM), *waiting], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [sys.executable, str(hands.LAB_PROGRAM), *waiting],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     try:
         listening = f"ss -Hltn sport = :{PORT}"
