@@ -38,6 +38,8 @@ class ActionModule(ActionBase):
         trouble: list[str] = []
         for state, host in steps(ranks, args["state"], release):
             wanted = {"unit": ranks[host], "state": state, "release": release}
+            if state == "stopped":
+                wanted |= {"hold": args["hold"], "hold_s": args["hold_s"]}
             done = others[host].run("tandem.spark.rank_unit", wanted)
             if done.get("failed"):
                 lost = f"{host} was lost while its rank was to be {state}: {done.get('msg')}"

@@ -8,13 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.tandem.spark.plugins.module_utils.engine_config import environment_file
+from ansible_collections.tandem.spark.plugins.module_utils.guard_hold import PLAYBOOKS
+from ansible_collections.tandem.spark.plugins.module_utils.guard_look import RECOVERING
 
 
-def restart_reasons(engines: Mapping[str, Mapping], units: Mapping[str, str], digest: str) -> list[str]:
+def restart_reasons(
+    engines: Mapping[str, Mapping], units: Mapping[str, str], digest: str, recovering: bool = False
+) -> list[str]:
     """Why the group must be restarted, in words; empty when every rank runs the release that was proven.
 
     `engines` is node_info's `engine` of each host before this run, `units` the unit of each host. State decides,
-    not what this run happened to change: a run that was cut off leaves its work to the next one.
+    not what this run happened to change: a run that was cut off leaves its work to the next one. Where the guard is
+    `recovering` the group, units that are down are on their way up.
     """
     reasons = []
     for host, engine in engines.items():
@@ -25,9 +30,25 @@ def restart_reasons(engines: Mapping[str, Mapping], units: Mapping[str, str], di
             reasons.append(f"{host} has release {engine['current'] or 'none'}, wanted is {digest}")
         elif engine["applied"] != digest:
             reasons.append(f"{host} has never proved release {digest}")
-        elif unit.get("active") != "active" and not starts:
+        elif unit.get("active") != "active" and not starts and not recovering:
             reasons.append(f"{units[host]} on {host} is {unit.get('active') or 'missing'}")
-    return reasons or _parted(engines)
+    return reasons or ([] if recovering else _parted(engines))
+
+
+def guard_recovers(guards: Mapping[str, Mapping | None]) -> bool:
+    """Whether the guards, node_info's `guard` by host, are about to bring the group up; the head's speaks for it."""
+    said = [guard or {} for guard in guards.values()]
+    return bool(said) and all(guard.get("active") for guard in said) and said[0].get("state") in RECOVERING
+
+
+def foreign_holds(guards: Mapping[str, Mapping | None]) -> dict[str, list[str]]:
+    """{owner: hosts} of the holds that no playbook took: until they are dropped the guard does nothing."""
+    found: dict[str, list[str]] = {}
+    for host, guard in guards.items():
+        for hold in (guard or {}).get("holds", []):
+            if hold["owner"] not in PLAYBOOKS:
+                found.setdefault(hold["owner"], []).append(host)
+    return found
 
 
 def _proved_as(engine: Mapping) -> Mapping | None:
@@ -144,6 +165,8 @@ class FilterModule:
             "proven_everywhere": proven_everywhere,
             "environment_file": environment_file,
             "restart_reasons": restart_reasons,
+            "guard_recovers": guard_recovers,
+            "foreign_holds": foreign_holds,
             "stale_proofs": stale_proofs,
             "rollout_verdict": rollout_verdict,
             "rejections": rejections,

@@ -183,8 +183,8 @@ ENTRIES = {
     "plan.port.same": Entry(
         "error",
         "node",
-        "Port {port} is given to the API and to the ranks' rendezvous",
-        "Set tandem_api_port or tandem_master_port to another one",
+        "Port {port} is given to {uses}",
+        "Set {variables} to different ports",
         source=INVENTORY,
     ),
     "plan.port.taken": Entry(

@@ -147,6 +147,26 @@ ENTRIES = {
         "Its running connections may break. Start the ranks of the group together: each start reads it anew",
         source="field reports: GID indices drift while a machine is up",
     ),
+    "status.guard.silent": Entry(
+        "warning",
+        "node",
+        "The guard of this rank was silent {since}: nothing would restart what breaks",
+        "`systemctl status tandem-guard` says why; site.yml starts it anew",
+        fixed_by="guard",
+    ),
+    "status.guard.given_up": Entry(
+        "error",
+        "group",
+        "The guard gave up: {why}",
+        "Mend what the history names, then run site.yml or start.yml, or `tandem guard --again` on the head",
+    ),
+    "status.guard.held": Entry(
+        "info",
+        "group",
+        "The guard does nothing while it is {why}",
+        "A hold of a playbook ends with the next proven release; an operator's by `tandem guard --drop OWNER` where it "
+        "was taken",
+    ),
     "status.history.broken": Entry(
         "warning",
         "node",

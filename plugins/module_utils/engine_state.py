@@ -26,10 +26,10 @@ class EngineStateError(Exception):
     """What was found, what was wanted and what to do."""
 
 
-def parse_units(text: str) -> dict[str, dict]:
+def parse_units(shown: str) -> dict[str, dict]:
     """`systemctl show` of several units, by unit name."""
     units = {}
-    for block in text.strip().split("\n\n"):
+    for block in shown.strip().split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if values.get("Id"):
             units[values["Id"]] = {
@@ -54,7 +54,8 @@ def units(names: tuple[str, ...] = UNITS) -> dict[str, dict]:
     return parse_units(shown.stdout) if shown.returncode == 0 else {}
 
 
-def _text(path: Path) -> str | None:
+def text(path: Path) -> str | None:
+    """The text of a short file; None where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -64,7 +65,7 @@ def _text(path: Path) -> str | None:
 def driver_version(root: Path) -> str | None:
     """The version of the loaded NVIDIA module; None where none is loaded."""
     found = re.search(
-        r"Kernel Module(?:\s+for \S+)?\s+(\d[\d.]+)", _text(root / "proc/driver/nvidia/version") or ""
+        r"Kernel Module(?:\s+for \S+)?\s+(\d[\d.]+)", text(root / "proc/driver/nvidia/version") or ""
     )
     return found.group(1) if found else None
 
@@ -74,9 +75,9 @@ def runs_as(root: Path, known: Mapping[str, Mapping]) -> dict:
     running = next((unit for unit in known.values() if unit["active"] == "active"), None)
     return {
         "driver": driver_version(root),
-        "kernel": _text(root / "proc/sys/kernel/osrelease"),
-        "boot_options": _text(root / "proc/cmdline"),
-        "boot_id": _text(root / "proc/sys/kernel/random/boot_id"),
+        "kernel": text(root / "proc/sys/kernel/osrelease"),
+        "boot_options": text(root / "proc/cmdline"),
+        "boot_id": text(root / "proc/sys/kernel/random/boot_id"),
         "invocation_id": running["invocation_id"] if running else None,
     }
 
@@ -112,7 +113,7 @@ def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
     known = units() if shown is None else shown
     now = runs_as(root, known)
     release = current(root)
-    applied = _text(root / "var/lib/tandem/applied")
+    applied = text(root / "var/lib/tandem/applied")
     return {
         "current": release,
         "applied": applied,
@@ -159,12 +160,14 @@ def stop() -> bool:
 
 
 def links(unit: str, release: str) -> dict[str, str]:
-    """{path: target} of the links that make a release the one that starts here, now and at boot."""
-    return {
-        CURRENT: f"releases/{release}",
-        f"{SYSTEM_UNITS}/{unit}": f"{CURRENT}/units/{unit}",
-        f"{SYSTEM_UNITS}/multi-user.target.wants/{unit}": f"{SYSTEM_UNITS}/{unit}",
-    }
+    """{path: target} of the links that make a release the one that starts here. At boot the guard starts it."""
+    return {CURRENT: f"releases/{release}", f"{SYSTEM_UNITS}/{unit}": f"{CURRENT}/units/{unit}"}
+
+
+def not_wanted(unit: str) -> list[str]:
+    """The links that must not be there for this rank: another rank's unit, and a start at boot beside the guard's."""
+    others = [f"{SYSTEM_UNITS}/{name}" for name in UNITS if name != unit]
+    return others + [f"{SYSTEM_UNITS}/multi-user.target.wants/{name}" for name in UNITS]
 
 
 def reload() -> None:

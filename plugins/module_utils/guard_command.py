@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from . import guard_hold, guard_http, guard_speech, own_endpoint, records
 from .files import FilesError
+from .guard_look import SECRET
 from .guard_node import Guard, remembered
 from .guard_setup import GuardError, Setup, read_setup
 
@@ -33,7 +34,6 @@ ERRORS = (
     OSError,
 )
 
-SECRET = "/etc/tandem/guard.secret"
 AGAIN = "run/tandem/guard.again"
 TICK_S = 1.0
 ROOT = Path("/")
@@ -42,7 +42,7 @@ ROOT = Path("/")
 def configure(parser: argparse.ArgumentParser) -> None:
     own_endpoint.configure(parser)
     parser.add_argument(
-        "--secret-file", default=SECRET, help="what all guards of the group share (%(default)s)"
+        "--secret-file", default=f"/{SECRET}", help="what all guards of the group share (%(default)s)"
     )
     parser.add_argument("--root", type=Path, default=ROOT, help="where the node is seen (%(default)s)")
     told = parser.add_mutually_exclusive_group()

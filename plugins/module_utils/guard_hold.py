@@ -5,6 +5,7 @@
 
 A roll-out, or an operator, takes it on every rank under its own name. It ends when it is dropped, when its time is
 over, or, if it has a time, with the boot: whoever took it may have died. One without a time outlives reboots.
+What was not proven holds it too: a release that nobody read an answer of is nobody's to keep alive.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import files, records
+from . import engine_state, files, records
 
+# The playbooks that hold it. Whatever ends with a proven release ends their holds, and no operator's.
+ROLLOUT, STOP, DRIVER = PLAYBOOKS = ("rollout", "stop", "driver")
+NOTHING_PROVEN, OTHER_RELEASE = "nothing-was-proven", "release-not-proven"
+APPLIED = "var/lib/tandem/applied"
 HOLDS = "var/lib/tandem/holds"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 OWNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -84,3 +89,19 @@ def holds(root: Path, now: float | None = None) -> list[Hold]:
         elif content.get("boot_id") == _boot_id(root) and now < until <= now + LONGEST_S:
             found.append(Hold(path.stem, until - now))
     return found
+
+
+def holder(root: Path) -> str | None:
+    """Who or what holds the guard of this rank; None where it is free."""
+    taken = holds(root)
+    if taken:
+        return taken[0].owner
+    applied = engine_state.text(root / APPLIED)
+    if not applied:
+        return NOTHING_PROVEN
+    return None if engine_state.current(root) == applied else OTHER_RELEASE
+
+
+def drop_playbooks(root: Path) -> list[str]:
+    """Drops what the playbooks hold; the owners that held something. Raises files.FilesError."""
+    return [owner for owner in PLAYBOOKS if drop(root, owner)]

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from . import compilers, engine_state, guard_speech, jit_caches, records
 from .engine_config import read_environment
 from .files import FilesError
-from .guard_hold import holds
+from .guard_hold import APPLIED, holder
+from .guard_look import STATE_FILE, made_of
 from .guard_rules import Action, MemoryReturn, Order, Rank, Report
 from .guard_setup import GuardError, Setup
 from .guard_unit import LocalUnit
@@ -26,9 +27,7 @@ from .kernel_files import Tree
 if TYPE_CHECKING:
     from .guard_head import Head
 
-STATE_FILE = "run/tandem/guard.json"
 FABRIC_ENV = "run/tandem/fabric.env"
-APPLIED = "var/lib/tandem/applied"
 _SAVE_EVERY_S = 5.0
 _FACTS_EVERY_S = 10.0
 _LOOK_EVERY_S = 3.0
@@ -132,6 +131,7 @@ class Guard:
         self._facts: dict[str, Any] = {}
         self._facts_at = self._saved_at = float("-inf")
         self._saved: dict[str, Any] = {}
+        self._made_of = made_of(root)
         self._troubles: set[str] = set()
 
     def tick(self) -> None:
@@ -146,7 +146,7 @@ class Guard:
 
     def _look(self, now: float) -> Report:
         unit = self._unit.look(now)
-        held = holds(self._root)
+        held = holder(self._root)
         self._rank.observe(unit)
         if now - self._facts_at >= _FACTS_EVERY_S:
             self._facts, self._facts_at = facts(self._root, self.setup), now
@@ -157,7 +157,7 @@ class Guard:
             invocation=unit.invocation,
             epoch=self._rank.epoch,
             by_hand=self._rank.by_hand,
-            hold=held[0].owner[:64] if held else None,
+            hold=held[:64] if held else None,
             free=self._memory_return.tick(now, down, available_gib(self._root) if down else None),
             compiling=self._signs.compiling,
             cache=self._signs.cache,
@@ -212,6 +212,7 @@ class Guard:
             "hosts": list(setup.hosts),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "monotonic_s": round(now, 1),
+            "made_of": self._made_of,
             "applied": Tree(str(self._root)).text(APPLIED),
             "history": records.history(self._root, _HISTORY_LINES)[0],
         }

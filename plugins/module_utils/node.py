@@ -25,6 +25,7 @@ from . import (
     fabric_look,
     gpu,
     gpu_users,
+    guard_look,
     host_memory,
     listeners,
     network,
@@ -183,6 +184,11 @@ def engine(question: Question) -> Part:
     return {"engine": engine_state.look(Path(question.root), shown)}, []
 
 
+def guard(question: Question) -> Part:
+    shown = engine_state.units((guard_look.UNIT,)) if question.live else {}
+    return {"guard": guard_look.look(Path(question.root), shown.get(guard_look.UNIT))}, []
+
+
 def plan_in_force(question: Question) -> Part:
     """The plan that a run before this one left; null where there is none, or it cannot be read."""
     return {"plan": records.read_json(Path(question.root) / "etc/tandem/plan.json")}, []
@@ -214,6 +220,7 @@ SUBSETS: dict[str, Callable[[Question], Part]] = {
     "listeners": listeners_part,
     "gpu": gpu_part,
     "engine": engine,
+    "guard": guard,
     "plan": plan_in_force,
     "packages": packages,
     "driver": node_deep.driver_part,

@@ -22,6 +22,7 @@ from . import (
     engine_state,
     engine_watch,
     fabric_env,
+    guard_look,
     jit_caches,
     own_endpoint,
     records,
@@ -35,7 +36,6 @@ PLAN = "etc/tandem/plan.json"
 FABRIC_ENV = "run/tandem/fabric.env"
 HISTORY = "var/lib/tandem/history.jsonl"
 HISTORY_LINES = 5
-GUARD = "run/tandem/guard.json"
 # A boot writes some hundred lines; what comes after it are requests, of which the newest may tell of the end.
 BOOT_LINES, LAST_LINES = 1500, 300
 
@@ -122,7 +122,7 @@ def look(root: Path = Path("/")) -> Seen:
             caches_trouble=caches_trouble,
             history=history,
             history_trouble=history_trouble,
-            guard=_guard(root, live),
+            guard=guard_look.snapshot(root, live=live),
         )
 
 
@@ -198,13 +198,3 @@ def _caches(root: Path) -> tuple[Mapping[str, Any] | None, str | None]:
     except jit_caches.CachesError as error:
         return None, str(error)
     return jit_caches.summary(found, jit_caches.max_gib(root)), None
-
-
-def _guard(root: Path, live: bool) -> dict[str, Any] | None:
-    """What the guard of this rank wrote, and age_s, how long ago; None where none has run since the boot."""
-    told = (records.read_json(root / GUARD) or {}).get("snapshot")
-    if not isinstance(told, dict):
-        return None
-    written = told.get("monotonic_s")
-    known = live and isinstance(written, (int, float))
-    return {**told, "age_s": round(time.monotonic() - written, 1) if known else None}

@@ -14,6 +14,7 @@ from typing import Any
 from . import engine_watch
 from .engine_state import CURRENT, UNITS
 from .findings import Finding, finding, worst_first
+from .guard_look import FRESH_S
 from .records import CIRCUMSTANCES
 from .status import FABRIC_ENV, HISTORY, PLAN, Seen
 
@@ -71,7 +72,7 @@ def stage_of(seen: Seen) -> str | None:
 
 def judge(seen: Seen) -> list[Finding]:
     """Everything that is not so, and what could not be read; errors first."""
-    parts = (_plan, _release, _unit, _api, _proof, _fabric, _memory)
+    parts = (_plan, _release, _unit, _api, _proof, _fabric, _guard, _memory)
     return worst_first(found for part in parts for found in part(seen))
 
 
@@ -163,6 +164,20 @@ def _fabric(seen: Seen) -> Iterator[Finding]:
         ]
         if moved:
             yield finding("status.fabric.moved", changed="; ".join(moved))
+
+
+def _guard(seen: Seen) -> Iterator[Finding]:
+    if "guard" not in (seen.plan or {}):
+        return  # written before there was one
+    told = seen.guard or {}
+    age = told.get("age_s")
+    if not isinstance(age, (int, float)) or age > FRESH_S:
+        since = "since the boot" if seen.guard is None else "for longer than it ever is silent"
+        yield finding("status.guard.silent", since=since)
+    elif told.get("state") == "given-up":
+        yield finding("status.guard.given_up", why=str(told.get("why")).rstrip("."))
+    elif told.get("state") == "held":
+        yield finding("status.guard.held", why=str(told.get("why")).rstrip("."))
 
 
 def _memory(seen: Seen) -> Iterator[Finding]:

@@ -37,6 +37,12 @@ options:
   release:
     description: Digest of the release that O(state=restarted) makes the one that starts.
     type: str
+  hold:
+    description: Who holds the guard of each rank from the stop on, so that it does not start what is stopped here.
+    type: str
+  hold_s:
+    description: Seconds after which O(hold) ends by itself, since whoever took it may have died. Without it, it stays.
+    type: float
 """
 
 EXAMPLES = r"""
@@ -47,6 +53,8 @@ EXAMPLES = r"""
       spark-b: tandem-worker.service
     state: restarted
     release: 0123456789abcdef
+    hold: rollout
+    hold_s: 7200
 """
 
 RETURN = r"""
@@ -68,6 +76,8 @@ ARGUMENTS = {
     "ranks": {"type": "dict", "required": True},
     "state": {"type": "str", "required": True, "choices": ["stopped", "started", "restarted"]},
     "release": {"type": "str"},
+    "hold": {"type": "str"},
+    "hold_s": {"type": "float"},
 }
 
 

@@ -36,6 +36,7 @@ options:
       - listeners
       - gpu
       - engine
+      - guard
       - plan
       - packages
       - driver
@@ -179,6 +180,18 @@ node:
           tandem-head.service: {load: loaded, active: active, sub: running, result: success,
             invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718, main_pid: 4242,
             since: Sun 2026-11-29 21:07:11 UTC}
+    guard:
+      description:
+        - Whether the guard's unit runs, whether it is made of what lies there now, a mark of its secret, who holds it,
+          and what it says of the group now.
+      type: dict
+      sample:
+        active: true
+        fresh: true
+        secret: 5b41e6d0a1b2c3d4
+        holds: [{owner: rollout, left_s: 7150.2}]
+        state: ready
+        why: a right answer 4 s ago
     plan:
       description: The plan that a run before this one left, C(/etc/tandem/plan.json); null where there is none.
       type: dict

@@ -82,7 +82,13 @@ removed:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import engine_state, files, old_releases, records
+from ansible_collections.tandem.spark.plugins.module_utils import (
+    engine_state,
+    files,
+    guard_hold,
+    old_releases,
+    records,
+)
 
 ROOT = Path("/")
 
@@ -113,6 +119,7 @@ def main() -> None:
         if not module.check_mode:
             records.write(ROOT, event, record, runs_as)
             if record["outcome"] == "proven":
+                guard_hold.drop_playbooks(ROOT)
                 removed, troubles = old_releases.prune(ROOT)
                 for trouble in troubles:
                     module.warn(trouble)

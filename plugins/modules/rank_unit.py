@@ -28,7 +28,7 @@ options:
   state:
     description:
       - V(stopped) stops any rank on the node, also one that waits for its restart.
-      - V(switched) makes O(release) the one that starts now and at boot. Nothing must run.
+      - V(switched) makes O(release) the one that starts, now and by the guard. Nothing must run.
         Then nothing compiles either, so the caches of other stacks are brought below the plan's bound.
       - V(started) starts the unit and says why when it did not even begin.
     type: str
@@ -37,6 +37,14 @@ options:
   release:
     description: Digest of the release, for O(state=switched).
     type: str
+  hold:
+    description:
+      - Who holds the guard of this rank from now on, taken before anything is stopped. A proven release
+        ends the holds V(rollout), V(stop) and V(driver).
+    type: str
+  hold_s:
+    description: Seconds after which O(hold) ends by itself. Without it, it does not, nor does a reboot end it.
+    type: float
 """
 
 EXAMPLES = r"""
@@ -70,7 +78,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import engine_state, files, jit_caches
+from ansible_collections.tandem.spark.plugins.module_utils import engine_state, files, guard_hold, jit_caches
 
 ROOT = Path("/")
 
@@ -83,12 +91,11 @@ def switch(unit: str, release: str, check_mode: bool) -> tuple[bool, dict]:
             "which writes it before it is activated."
         )
     before = os.readlink(engine_state.CURRENT) if os.path.islink(engine_state.CURRENT) else "none"
-    other = next(name for name in engine_state.UNITS if name != unit)
     wanted = [
         files.Wanted(path, "link", target=target)
         for path, target in engine_state.links(unit, release).items()
     ]
-    wanted += [files.Wanted(path, "absent") for path in engine_state.links(other, release) if other in path]
+    wanted += [files.Wanted(path, "absent") for path in engine_state.not_wanted(unit)]
     changed = False
     for item in wanted:
         found = files.look(item.path, with_content=False)
@@ -119,6 +126,8 @@ def main() -> None:
             "unit": {"type": "str", "required": True, "choices": list(engine_state.UNITS)},
             "state": {"type": "str", "required": True, "choices": ["stopped", "switched", "started"]},
             "release": {"type": "str"},
+            "hold": {"type": "str"},
+            "hold_s": {"type": "float"},
         },
         required_if=[("state", "switched", ["release"])],
         supports_check_mode=True,
@@ -127,6 +136,8 @@ def main() -> None:
     result = {}
     began = time.monotonic()
     try:
+        if module.params["hold"] and not module.check_mode:
+            guard_hold.take(ROOT, module.params["hold"], module.params["hold_s"])
         if state == "switched":
             if not module.check_mode:
                 jit_caches.mark_used(ROOT)
@@ -138,7 +149,7 @@ def main() -> None:
             changed = engine_state.units().get(unit, {}).get("active") != "active"
             if changed and not module.check_mode:
                 engine_state.start(unit)
-    except (engine_state.EngineStateError, files.FilesError, OSError) as error:
+    except (engine_state.EngineStateError, files.FilesError, guard_hold.HoldError, OSError) as error:
         module.fail_json(msg=str(error))
     seconds = round(time.monotonic() - began, 2)
     module.exit_json(changed=changed, seconds=seconds, engine=engine_state.look(), **result)

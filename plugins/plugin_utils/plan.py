@@ -78,6 +78,15 @@ def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profil
             "model": profile["served_model_name"],
         },
         "warm_up": profile["warm_up"],
+        "guard": {
+            "port": head.variables["tandem_guard_port"],
+            "http_host": rank.variables["tandem_guard_http_host"],
+            "http_port": rank.variables["tandem_guard_http_port"],
+            "limits": {
+                "boot_s": profile["engine"]["start_timeout_s"],
+                **head.variables["tandem_guard_limits"],
+            },
+        },
         "cache_max_gib": head.variables["tandem_cache_max_gib"],
         "nccl": nccl_rules.environment(profile["transport"], profile["nccl"].get("environment") or {}),
     }

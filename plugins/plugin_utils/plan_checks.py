@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
@@ -24,6 +24,13 @@ except ImportError:
     pass  # plan.py says so before anything of this is called
 
 FREE_SUPERNETS = ("192.168.177.0/24", "172.31.177.0/24", "10.177.177.0/24")
+# What listens on a port, and the variable that moves it.
+PORTS = {
+    "tandem_api_port": "the API",
+    "tandem_master_port": "the ranks' rendezvous",
+    "tandem_guard_port": "the guards",
+    "tandem_guard_http_port": "the guard's page",
+}
 
 
 def check(group: str, ranks: list[Rank], plan: GroupPlan, profile: Mapping) -> Iterator[Finding]:
@@ -193,21 +200,31 @@ def _ours(unit: str | None) -> bool:
 
 
 def _check_ports(ranks: list[Rank]) -> Iterator[Finding]:
+    """The head listens on all of its ports, the others have the guard's page alone."""
     head = ranks[0]
-    api, rendezvous = (head.variables[name] for name in ("tandem_api_port", "tandem_master_port"))
-    if api == rendezvous:
-        yield finding("plan.port.same", [head.host], port=api)
-    uses = {api: ("the API", "tandem_api_port"), rendezvous: ("the ranks' rendezvous", "tandem_master_port")}
-    for listener in head.node["listeners"] if head.node else []:
+    same: dict[int, list[str]] = {}
+    for variable in PORTS:
+        same.setdefault(head.variables[variable], []).append(variable)
+    for port, variables in same.items():
+        if len(variables) > 1:
+            uses, names = " and to ".join(map(PORTS.get, variables)), " and ".join(variables)
+            yield finding("plan.port.same", [head.host], port=port, uses=uses, variables=names)
+    for rank in ranks:
+        yield from _taken_ports(rank, PORTS if rank is head else ["tandem_guard_http_port"])
+
+
+def _taken_ports(rank: Rank, variables: Iterable[str]) -> Iterator[Finding]:
+    wanted = {rank.variables[variable]: (PORTS[variable], variable) for variable in variables}
+    for listener in rank.node["listeners"] if rank.node else []:
         if (
-            listener["port"] in uses
+            listener["port"] in wanted
             and listener["protocol"].startswith("tcp")
             and not _ours(listener["unit"])
         ):
-            use, variable = uses[listener["port"]]
+            use, variable = wanted[listener["port"]]
             yield finding(
                 "plan.port.taken",
-                [head.host],
+                [rank.host],
                 port=listener["port"],
                 use=use,
                 owner=_owner(listener),

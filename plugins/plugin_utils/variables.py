@@ -22,6 +22,8 @@ PREFIX = "tandem_"
 RANGES = {
     "tandem_api_port": (1, 65535),
     "tandem_master_port": (1, 65535),
+    "tandem_guard_port": (1, 65535),
+    "tandem_guard_http_port": (1, 65535),
     "tandem_cache_max_gib": (1, 65536),
     "tandem_fabric_mtu": (1280, 9978),  # the least that IPv6 needs, the most that a ConnectX-7 takes
     "tandem_fabric_revert_after_s": (10, 3600),

@@ -21,6 +21,7 @@ PROFILE = {
     "transport": "rdma",
     "nccl": {"environment": {"NCCL_DEBUG": "INFO"}},
     "warm_up": {},
+    "engine": {"start_timeout_s": 600},
 }
 VARIABLES = {
     "tandem_fabric_rails": [],
@@ -29,6 +30,10 @@ VARIABLES = {
     "tandem_api_port": 8888,
     "tandem_api_host": "0.0.0.0",
     "tandem_master_port": 25000,
+    "tandem_guard_port": 25001,
+    "tandem_guard_http_host": "0.0.0.0",
+    "tandem_guard_http_port": 25002,
+    "tandem_guard_limits": {},
     "tandem_cache_max_gib": 20,
 }
 
@@ -210,6 +215,11 @@ def with_machine(**values):
         ((with_listener(port=8888, unit="tandem-head.service"), node()), {}, []),
         ((with_listener(port=8888, protocol="udp"), node()), {}, []),
         ((node(), with_listener(port=8888)), {}, []),
+        ((), {"tandem_guard_port": 25002}, ["plan.port.same"]),
+        ((with_listener(port=25001), node()), {}, ["plan.port.taken"]),
+        ((node(), with_listener(port=25001)), {}, []),
+        ((node(), with_listener(port=25002)), {}, ["plan.port.taken"]),
+        ((node(), with_listener(port=25002, unit="tandem-guard.service")), {}, []),
         ((node(), with_gpu_process()), {}, ["plan.gpu.taken"]),
         ((node(), with_gpu_process("tandem-worker.service")), {}, []),
     ],
