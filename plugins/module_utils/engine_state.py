@@ -177,5 +177,6 @@ def reload() -> None:
 
 def start(unit: str) -> None:
     """Starts a rank; EngineStateError with the reason where it did not even begin."""
-    _systemctl("reset-failed", unit)
+    if (units((unit,)).get(unit) or {}).get("active") == "failed":  # one that is not loaded has nothing to reset
+        _systemctl("reset-failed", unit)
     _systemctl("start", unit)
