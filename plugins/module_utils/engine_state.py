@@ -177,6 +177,8 @@ def reload() -> None:
 
 def start(unit: str) -> None:
     """Starts a rank; EngineStateError with the reason where it did not even begin."""
-    if (units((unit,)).get(unit) or {}).get("active") == "failed":  # one that is not loaded has nothing to reset
+    if (units((unit,)).get(unit) or {}).get(
+        "active"
+    ) == "failed":  # one that is not loaded has nothing to reset
         _systemctl("reset-failed", unit)
     _systemctl("start", unit)

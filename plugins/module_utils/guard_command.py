@@ -84,6 +84,7 @@ def serve(arguments: argparse.Namespace) -> None:
         if secret:
             guard_speech.Ear(setup.speech, secret, head.hear, _say).listener.start()
     guard = Guard(setup, secret, _say, arguments.root, head)
+    notify = Notifier(os.environ.pop("NOTIFY_SOCKET", ""))  # no child shall speak for the guard
     guard_http.Window(setup.http, guard.snapshot).listener.start()
     signal.signal(signal.SIGTERM, _end)
     again = arguments.root / AGAIN
@@ -130,13 +131,17 @@ def _end(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def notify(line: str) -> None:
-    """Tell systemd (sd_notify); nothing where nobody listens."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        try:
-            channel.sendto(line.encode(), address.replace("@", "\0", 1) if address[0] == "@" else address)
-        except OSError:
-            pass  # systemd is being restarted: the next tick tells again
+class Notifier:
+    """Tells systemd (sd_notify); nothing where nobody listens."""
+
+    def __init__(self, address: str):
+        self._address = address.replace("@", "\0", 1) if address.startswith("@") else address
+
+    def __call__(self, line: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            try:
+                channel.sendto(line.encode(), self._address)
+            except OSError:
+                pass  # systemd is being restarted: the next tick tells again

@@ -22,8 +22,8 @@ from . import engine_state, files, records
 ROLLOUT, STOP, DRIVER = PLAYBOOKS = ("rollout", "stop", "driver")
 NOTHING_PROVEN, OTHER_RELEASE = "nothing-was-proven", "release-not-proven"
 APPLIED = "var/lib/tandem/applied"
-HOLDS = "var/lib/tandem/holds"
-BOOT_ID = "proc/sys/kernel/random/boot_id"
+# One with a time lies where a reboot forgets it.
+TIMED, ENDLESS = FOLDERS = ("run/tandem/holds", "var/lib/tandem/holds")
 OWNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 LONGEST_S = 7 * 86400.0
 
@@ -40,53 +40,49 @@ class Hold:
     left_s: float | None
 
 
-def _boot_id(root: Path) -> str | None:
-    try:
-        return (root / BOOT_ID).read_text().strip()
-    except OSError:
-        return None
-
-
-def _path(root: Path, owner: str) -> str:
+def _paths(root: Path, owner: str) -> dict[str, str]:
     if not OWNER.fullmatch(owner):
         raise HoldError(
             f"{owner!r} cannot own a hold, wanted a word of at most 32 of a-z, 0-9, dot, dash and _."
         )
-    return str(root / HOLDS / f"{owner}.json")
+    return {folder: str(root / folder / f"{owner}.json") for folder in FOLDERS}
+
+
+def _remove(path: str) -> bool:
+    there = files.look(path, with_content=False).state != "absent"
+    files.apply(files.Wanted(path, "absent"), files.Found("file"))
+    return there
 
 
 def take(root: Path, owner: str, seconds: float | None, now: float | None = None) -> None:
     """Takes a hold, or gives one that the owner already has a new time. Raises HoldError and files.FilesError."""
-    path = _path(root, owner)
+    paths = _paths(root, owner)
     if seconds is not None and not 0 < seconds <= LONGEST_S:
         raise HoldError(
             f"{seconds:g} s is no time for a hold, wanted more than 0 and at most {LONGEST_S:.0f}."
         )
     now = time.monotonic() if now is None else now
-    until = None if seconds is None else now + seconds
-    content = json.dumps({"until_s": until, "boot_id": _boot_id(root)}).encode()
+    content = json.dumps({"until_s": None if seconds is None else now + seconds}).encode()
+    path, other = paths[ENDLESS if seconds is None else TIMED], paths[TIMED if seconds is None else ENDLESS]
     wanted = files.Wanted(path, content=content + b"\n", mode=0o644)
     files.apply(wanted, files.look(path, with_content=False))
+    _remove(other)
 
 
 def drop(root: Path, owner: str) -> bool:
     """Drops it; True where there was one."""
-    path = _path(root, owner)
-    there = files.look(path, with_content=False).state != "absent"
-    files.apply(files.Wanted(path, "absent"), files.Found("file"))
-    return there
+    return any([_remove(path) for path in _paths(root, owner).values()])
 
 
 def holds(root: Path, now: float | None = None) -> list[Hold]:
     """The holds that are in force. A file that cannot be read is a hold without an end, until somebody removes it."""
     now = time.monotonic() if now is None else now
     found = []
-    for path in sorted((root / HOLDS).glob("*.json")):
-        content = records.read_json(path) or {}
-        until = content.get("until_s")
+    for path in sorted(path for folder in FOLDERS for path in (root / folder).glob("*.json")):
+        until = (records.read_json(path) or {}).get("until_s")
         if not isinstance(until, (int, float)) or isinstance(until, bool):
             found.append(Hold(path.stem, None))
-        elif content.get("boot_id") == _boot_id(root) and now < until <= now + LONGEST_S:
+        elif now < until <= now + LONGEST_S:
             found.append(Hold(path.stem, until - now))
     return found
 

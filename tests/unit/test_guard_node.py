@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from pathlib import Path
 
@@ -34,6 +35,17 @@ PLAN = {
     "master_addr": "127.0.0.1",
     "api": {"port": 9, "model": "lab"},
 }
+
+
+def prove(root: Path, release: str = RELEASE) -> None:
+    """As a roll-out leaves it: what is linked in was proven."""
+    (root / "opt/tandem").mkdir(parents=True, exist_ok=True)
+    link = root / "opt/tandem/current"
+    if not link.is_symlink():
+        link.symlink_to(f"releases/{release}")
+    applied = root / guard_hold.APPLIED
+    applied.parent.mkdir(parents=True, exist_ok=True)
+    applied.write_text(f"{release}\n")
 
 
 def shown(active, sub="", job="0", invocation="i1"):
@@ -144,33 +156,45 @@ def test_what_is_done_to_a_unit(tmp_path, systemctl):
 # Holds.
 
 
-def boot(root: Path, boot_id: str) -> None:
-    path = root / guard_hold.BOOT_ID
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{boot_id}\n")
-
-
 def test_a_hold_ends_with_its_time_or_the_boot(tmp_path):
-    boot(tmp_path, "first")
     guard_hold.take(tmp_path, "rollout", 60, now=1000)
     guard_hold.take(tmp_path, "operator", None, now=1000)
     assert [(hold.owner, hold.left_s) for hold in guard_hold.holds(tmp_path, 1010)] == [
-        ("operator", None),
         ("rollout", 50),
+        ("operator", None),
     ]
     assert [hold.owner for hold in guard_hold.holds(tmp_path, 1061)] == ["operator"]
     guard_hold.take(tmp_path, "rollout", 60, now=1061)
     assert len(guard_hold.holds(tmp_path, 1100)) == 2, "taken again, it has a new time"
-    boot(tmp_path, "second")
+    shutil.rmtree(tmp_path / "run")
     assert [hold.owner for hold in guard_hold.holds(tmp_path, 5)] == ["operator"], "whoever took it is gone"
     assert guard_hold.drop(tmp_path, "operator") and not guard_hold.drop(tmp_path, "operator")
     assert guard_hold.holds(tmp_path, 5) == []
 
 
+def test_an_owner_has_one_hold(tmp_path):
+    for seconds in (60, None, 60):
+        guard_hold.take(tmp_path, "stop", seconds, now=1000)
+        assert [hold.left_s for hold in guard_hold.holds(tmp_path, 1000)] == [seconds]
+
+
+def test_what_was_not_proven_holds(tmp_path):
+    assert guard_hold.holder(tmp_path) == guard_hold.NOTHING_PROVEN
+    prove(tmp_path)
+    assert guard_hold.holder(tmp_path) is None
+    guard_hold.take(tmp_path, "someone", None)
+    guard_hold.take(tmp_path, "rollout", 60)
+    guard_hold.take(tmp_path, "stop", None)
+    assert guard_hold.drop_playbooks(tmp_path) == ["rollout", "stop"]
+    assert guard_hold.holder(tmp_path) == "someone", "whoever is no playbook drops it by hand"
+    guard_hold.drop(tmp_path, "someone")
+    prove(tmp_path, "another")
+    assert guard_hold.holder(tmp_path) == guard_hold.OTHER_RELEASE
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"until_s": true}', '{"until_s": "soon"}'])
 def test_a_hold_that_cannot_be_read_holds(tmp_path, text):
-    boot(tmp_path, "first")
-    path = tmp_path / guard_hold.HOLDS / "someone.json"
+    path = tmp_path / guard_hold.ENDLESS / "someone.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)
     assert [(hold.owner, hold.left_s) for hold in guard_hold.holds(tmp_path)] == [("someone", None)]
@@ -178,10 +202,9 @@ def test_a_hold_that_cannot_be_read_holds(tmp_path, text):
 
 @pytest.mark.parametrize("until", [1e300, 1000 + 8 * 86400])
 def test_a_time_that_nobody_can_have_meant_holds_nothing(tmp_path, until):
-    boot(tmp_path, "first")
-    path = tmp_path / guard_hold.HOLDS / "someone.json"
+    path = tmp_path / guard_hold.ENDLESS / "someone.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"until_s": until, "boot_id": "first"}))
+    path.write_text(json.dumps({"until_s": until}))
     assert guard_hold.holds(tmp_path, 1000) == []
 
 
@@ -195,7 +218,6 @@ def test_a_hold_that_is_none(tmp_path, capsys, words):
 
 
 def test_holds_and_again_by_command(tmp_path, capsys):
-    boot(tmp_path, "first")
     (tmp_path / "run/tandem").mkdir(parents=True)
 
     def tandem(*words):
@@ -377,6 +399,7 @@ def guard(tmp_path, monkeypatch, systemctl):
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     (tmp_path / "opt/tandem").mkdir(parents=True)
     (tmp_path / "opt/tandem/current").symlink_to(f"releases/{RELEASE}")
+    prove(tmp_path)
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   2097152 kB\n")
     systemctl.said = shown("inactive", invocation="")
@@ -433,7 +456,6 @@ def test_a_guard_starts_its_unit_proves_it_and_tells(guard):
 
 def test_a_hold_is_respected(guard):
     make, run, _asker, _lines, systemctl, root = guard
-    boot(root, "first")
     guard_hold.take(root, "rollout", 100, now=1000)
     one = make()
     run(99, one)
@@ -444,8 +466,7 @@ def test_a_hold_is_respected(guard):
 
 def test_a_disk_that_is_full_stops_no_guard(guard, monkeypatch):
     make, run, asker, lines, systemctl, root = guard
-    (root / "var/lib").mkdir(parents=True)
-    (root / "var/lib/tandem").write_text("no folder")
+    (root / "var/lib/tandem/history.jsonl").mkdir()
     (root / "run").write_text("no folder")
     one = make()
     run(12, one)

@@ -67,14 +67,14 @@ class Pair:
         (folder / "bin/systemctl").chmod(0o755)
         for rank in (0, 1):
             root = folder / str(rank)
-            for name in ("unit", "proc/sys/kernel/random", f"opt/tandem/releases/{RELEASE}"):
+            for name in ("unit", "proc", "var/lib/tandem", f"opt/tandem/releases/{RELEASE}"):
                 (root / name).mkdir(parents=True)
             (root / "opt/tandem/current").symlink_to(f"releases/{RELEASE}")
             serving = {"port": int(url.rpartition(":")[2]), "model": "lab", "proof": {"operands": [10, 99]}}
             manifest = root / "opt/tandem/current/manifest.json"
             manifest.write_text(json.dumps({"fingerprint": "0" * 64, "serving": serving}))
             (root / "proc/meminfo").write_text("MemAvailable: 20000000 kB\n")
-            (root / "proc/sys/kernel/random/boot_id").write_text("boot")
+            (root / "var/lib/tandem/applied").write_text(f"{RELEASE}\n")
             (root / "secret").write_text("s" * 64)
             (root / "secret").chmod(0o600)
             guard = {"port": port, "http_port": self.http[rank], "http_host": "127.0.0.1"}

@@ -29,6 +29,7 @@ ALLOWED = re.compile(
   | roles/[a-z]+/templates/[A-Za-z0-9_.@/-]+\.j2
   | roles/profile/files/(profile_schema\.yml|(bases|profiles)/[a-z0-9-]+\.yml|flags/vllm-[0-9.]+\.txt)
   | roles/node/files/(tandem\.sh|keep-ipc\.conf)
+  | roles/guard/files/tandem-guard\.service
   | roles/memory/files/[a-z-]+\.(service|conf)
   | roles/runtime/files/([a-z0-9-]+\.txt|vllm_alias\.py)
   | tests/(config\.yml|sanity/ignore-2\.21\.txt)

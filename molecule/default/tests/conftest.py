@@ -22,11 +22,11 @@ API = "http://192.168.50.11:8888"
 # What a run of site.yml could change: every file that is not the engine's own or a log, with its content's traces.
 STATE = r"""
 find /etc /opt/tandem /usr/local /var/lib/tandem /run/tandem /run/netplan /run/systemd/network \
-     -path /opt/tandem/runtime -prune -o -name __pycache__ -prune \
+     -path /opt/tandem/runtime -prune -o -name __pycache__ -prune -o -name '*guard.json*' -prune \
      -o ! -type d -printf '%p %T@ %s %m %u %l\n' 2>/dev/null | sort
 ls -d /opt/tandem/runtime/*
 ip -br addr; ip -o link | sed 's/qlen.*//'
-systemctl show -p Id,InvocationID,ActiveEnterTimestampMonotonic tandem-head tandem-worker systemd-networkd
+systemctl show -p Id,InvocationID,ActiveEnterTimestampMonotonic tandem-head tandem-worker tandem-guard systemd-networkd
 """
 
 
