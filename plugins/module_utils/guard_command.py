@@ -9,6 +9,7 @@ import argparse
 import os
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from types import FrameType
@@ -75,7 +76,8 @@ def serve(arguments: argparse.Namespace) -> None:
     secret = guard_speech.read_secret(arguments.secret_file) if setup.ranks > 1 else None
     head = None
     if setup.rank == 0:
-        # Only the head asks: HTTP and the judge take 8 MiB.
+        # Only the head asks: HTTP and the judge take 7 MiB. TLS would take another, for an engine on loopback.
+        sys.modules.setdefault("ssl", None)
         from .guard_head import Head
         from .guard_probe import Prober, WarmUp
 

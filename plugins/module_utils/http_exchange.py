@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import http.client
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
+
+try:
+    import ssl
+except ImportError:  # http.client does without it too; see guard_command
+    ssl = None
 
 
 class HttpFailure(Exception):
@@ -27,7 +31,7 @@ def _connection(url: str, timeout: float, verify: bool) -> http.client.HTTPConne
         parts = urlsplit(url)
         if parts.scheme == "http" and parts.hostname:
             return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
-        if parts.scheme == "https" and parts.hostname:
+        if parts.scheme == "https" and parts.hostname and ssl:
             context = ssl.create_default_context()
             context.check_hostname = verify
             context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
@@ -47,7 +51,7 @@ def _reason(error: Exception) -> str:
         return "connection refused: nothing listens there"
     if isinstance(error, socket.gaierror):
         return f"host not found: {error.strerror}"
-    if isinstance(error, ssl.SSLCertVerificationError):
+    if ssl and isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate not accepted: {error.verify_message}"
     if isinstance(error, ValueError):  # its text would show a header, perhaps the API key
         return "the address or a header holds characters that HTTP does not carry"
