@@ -150,6 +150,34 @@ ENTRIES = {
         "If it stays so, look at the other ranks: one is missing, stuck or of another configuration",
         scope="group",
     ),
+    # -- what a running engine was given of its node ------------------------------------------------------------------
+    "nccl.process.no_rdma": _warning(
+        "Pid {pid} ({name}) {where} sees no /dev/infiniband, so its NCCL has no RDMA",
+        "{remedy}",
+        FIELD,
+    ),
+    "nccl.process.memlock": _warning(
+        "Pid {pid} ({name}) {where} may lock {limit} of memory: RDMA cannot register its buffers",
+        "{remedy}",
+        FIELD,
+    ),
+    "nccl.process.interface": _warning(
+        "{variable}={value} of {who} names {absent}, which this node has not",
+        "Take it out, or write this node's own (`ip -br link`), then make the container or unit anew. An image may "
+        "bring the names of its author's machine",
+        FIELD,
+    ),
+    "nccl.process.beside": _warning(
+        "Pid {other} ({shell}) beside pid {pid} ({name}) {where} has {told}, which the engine has not",
+        "A variable of `docker exec` reaches only what it starts: put it into the environment of the container and "
+        "make the container anew, or take it as not set",
+        FIELD,
+    ),
+    "nccl.container.flags": _warning(
+        "The container {container} ({image}) was made without {flags}, which RDMA needs",
+        "Make it anew with them, if it is to reach other nodes. Nothing warns: NCCL goes over sockets",
+        FIELD,
+    ),
     # -- errors ------------------------------------------------------------------------------------------------------
     "nccl.qp.timeout": _error(
         "The peer did not answer over RDMA",

@@ -14,6 +14,7 @@ from typing import Any
 from . import (
     clock_caps,
     commands,
+    containers,
     driver,
     driver_judgement,
     engine_state,
@@ -24,6 +25,7 @@ from . import (
     nccl_notes,
     own_endpoint,
     power_look,
+    rank_processes,
     records,
     status,
     status_judgement,
@@ -31,6 +33,7 @@ from . import (
 )
 from .engine_log import read_log
 from .findings import Finding
+from .kernel_files import Tree
 from .node_question import Part, Question
 
 KIB_PER_GIB = 1 << 20
@@ -128,7 +131,10 @@ def _own_url(question: Question) -> str | None:
 
 
 def nccl(question: Question) -> Part:
-    """What nccl_info returns of every process that has NCCL in memory; an engine's own wishes hold for its units."""
+    """What nccl_info returns of every process that has NCCL in memory; an engine's own wishes hold for its units.
+
+    And what those processes, and containers of engines, were given of the node.
+    """
     seen = loaded_nccl.look(question.root)
     wanted = own_endpoint.serving(Path(question.root) / engine_state.CURRENT[1:]).get("nccl")
     wanted = wanted if isinstance(wanted, dict) else {}
@@ -140,13 +146,52 @@ def nccl(question: Question) -> Part:
     if ours and wanted.get("transport") and (running := _running(question)):
         said = nccl_log.read_log("\n".join(status.journal_of_start(running[1])))
         notes += nccl_notes.judge(said, wanted.get("minimum"), wanted["transport"])
+    proc = Tree(os.path.join(question.root, "proc"))
+    ranks = rank_processes.look(proc, [(each.pid, each.name, each.unit) for each in seen.processes])
+    made = _containers(question)
+    ports, netdevs = _ports(question.tree), question.tree.names("sys/class/net")
+    notes += rank_processes.judge(ranks, ports, netdevs)
+    notes += containers.judge(made, [hca for hca, _port in ports])
+    for each in made:
+        told = rank_processes.environment_of("\0".join(each.environment)) if each.engine else {}
+        notes += rank_processes.of_environment(told, f"container {each.name}", ports, netdevs)
     return {
         "nccl": {
             "processes": [asdict(process) for process in seen.processes],
             "versions": seen.versions,
             "log": said.as_dict() if said else None,
+            "ranks": [asdict(each) for each in ranks],
+            "containers": [
+                {"name": each.name, "image": each.image, "state": each.state, "lacks": each.lacks}
+                for each in made
+                if each.engine
+            ],
         }
     }, notes
+
+
+def _ports(tree: Tree) -> list[tuple[str, int]]:
+    folder = "sys/class/infiniband"
+    return [
+        (hca, int(port))
+        for hca in tree.names(folder)
+        for port in tree.names(folder, hca, "ports")
+        if port.isdigit()
+    ]
+
+
+def _containers(question: Question) -> tuple[containers.Container, ...]:
+    """Of every engine of containers that is here and answers; one that hangs is asked no longer than others."""
+    programs = [name for name in containers.PROGRAMS if question.live and commands.there(name)]
+    found: dict[str, containers.Container] = {}
+    for program, listed in zip(
+        programs, question.ask(*([name, *containers.LISTED] for name in programs)), strict=True
+    ):
+        if ids := containers.ids(listed.out):
+            (told,) = question.ask([program, "inspect", *ids])
+            # docker may be podman's own wrapper, and tell the same ones.
+            found.update({each.id: each for each in containers.read_inspect(told.out)})
+    return tuple(found.values())
 
 
 def rank(question: Question) -> Part:

@@ -226,9 +226,20 @@ node:
         tokens_moved: true
         caps: []
     nccl:
-      description: What M(tandem.spark.nccl_info) returns of every process that has NCCL in memory.
+      description:
+        - What M(tandem.spark.nccl_info) returns of every process that has NCCL in memory.
+        - C(ranks) is what these processes were given of the node, in a container or not. C(containers) are those of
+          engines, with what RDMA needs and they were made without.
       type: dict
-      sample: {processes: [], versions: [], log: null}
+      sample:
+        processes: []
+        versions: []
+        log: null
+        ranks:
+          - {pid: 315, name: "VLLM::Worker", unit: null, container: docker 0f3b0f3b0f3b, rdma_devices: 0,
+             memlock_bytes: 8388608, locks: false, environment: {NCCL_NET: IB}, beside: []}
+        containers:
+          - {name: v4-flash, image: "registry/engine:1", state: running, lacks: ["--device=/dev/infiniband"]}
     status:
       description: What M(tandem.spark.status_info) returns; null where nothing of the collection is on the node.
       type: dict
