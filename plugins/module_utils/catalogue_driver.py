@@ -79,8 +79,9 @@ ENTRIES = {
     "driver.kernel.no_image": Entry(
         "error",
         "node",
-        "GRUB boots {kernel} next, but /boot/vmlinuz-{kernel} is not there",
-        "Run update-grub, then `grub-editenv list`; before any reboot see that /boot is mounted and not full",
+        "GRUB boots {kernel} next, but {file} {state}",
+        "Run `update-initramfs -c -k {kernel}` where it is the initrd, then update-grub and `grub-editenv list`; "
+        "before any reboot see that /boot is mounted and not full",
     ),
     "driver.kernel.next_boot": Entry(
         "warning",
@@ -205,6 +206,14 @@ ENTRIES = {
         "node",
         "The driver wants the GPU to be recovered in this boot (Xid 154): {action}",
         "Stop the engine on all ranks and reboot this node; nothing on it is to be trusted before",
+    ),
+    "driver.xid.fault": Entry(
+        "warning",
+        "node",
+        "The driver told of faults of the GPU itself in this boot: Xid {xids}",
+        "Read `journalctl -k -g NVRM` around it. If answers or speed are not as proved, stop the engine on all ranks "
+        "and reboot; if it comes again, ask for a replacement",
+        source="NVIDIA, Xid catalogue; NVIDIA/NemoClaw#8520: 120 some seconds after a cable was plugged in",
     ),
     "driver.gpu.not_started": Entry(
         "error",

@@ -27,6 +27,24 @@ ENTRIES = {
         "Try `ssh {address}` as the user that Ansible takes. It may be off, have another address, or be out of memory: "
         "then wait 25 minutes before a power cycle",
     ),
+    "host.node.stuck": Entry(
+        "error",
+        "node",
+        "This node takes a connection and says nothing on it: {why}",
+        "It ran out of memory, or hangs as a whole; that ping answers is no health. Wait 25 minutes before a power "
+        "cycle, since most that ran out of memory come back. Afterwards `journalctl -k -b -1` and "
+        "/var/lib/systemd/pstore tell of it; nothing in either is what the silent wedge leaves, seen with "
+        "580.173.02, 595.84 and 595.91 on single units. Set clock caps again, which do not survive it",
+        source="MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#193; NVIDIA/open-gpu-kernel-modules#1358",
+    ),
+    "host.kernel.panicked": Entry(
+        "info",
+        "node",
+        "The firmware kept what a kernel said in its last moment: {files}",
+        "Read it before it is overwritten, and compare its time with what happened. After a panic of 6.17.0-1008 the "
+        "GPU stays away until the power cord was pulled",
+        source="forums.developer.nvidia.com, thread 366026",
+    ),
     "host.node.failed": Entry(
         "error",
         "node",

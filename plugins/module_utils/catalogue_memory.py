@@ -76,6 +76,14 @@ ENTRIES = {
         source=FIELD,
         lasts="boot",
     ),
+    "memory.killer.polls": Entry(
+        "info",
+        "node",
+        "{who} looks at the memory every few seconds, which is too slow for an engine's bursts",
+        "Nothing, if it is meant to keep ssh alive. Let the engine leave {roomy_gib} GiB or more: a burst took 7.4 "
+        "GiB within 3 s, with swap unmoved",
+        source="RyderFreeman4Logos/gb10-services, analysis of an OOM; docs/memory.md has both sides",
+    ),
     "memory.gpu.orphan": Entry(
         "error",
         "node",
@@ -110,6 +118,14 @@ ENTRIES = {
         "A cap on the clocks of GPU {gpu} holds it at {clock_mhz} MHz{cap}",
         "See who sets it (a container or a unit may do so again and again); `nvidia-smi -rgc` lifts it",
         source=FIELD + ": caps are set again every 300 s by a container, and vanish after a crash",
+    ),
+    "power.cap.lost": Entry(
+        "warning",
+        "node",
+        "GPU {gpu} runs at {clock_mhz} MHz, above the cap of {cap_mhz} MHz that {who} sets",
+        "Caps are lost with the driver's state (a crash, a process that ran out of memory). Set it again: `systemctl "
+        "restart tandem-clock-cap` where it is this collection's",
+        source=FIELD + ": caps vanish after the host ran out of memory",
     ),
     "power.cap.set": Entry(
         "info",

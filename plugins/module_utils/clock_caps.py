@@ -9,8 +9,9 @@ nvidia-smi itself does not tell who set a cap, so a clock is judged only after t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .findings import Finding, finding
 from .kernel_files import Tree
@@ -19,6 +20,7 @@ from .processes import unit_of
 UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system")
 JOB_FOLDERS = ("etc/cron.d", "etc/crontab", "etc/rc.local", "var/spool/cron/crontabs")
 OURS = "tandem-"
+ABOVE = 1.05  # clocks come in steps
 _COMMAND = re.compile(
     r"nvidia-smi\b[^\n;&|]*?\s(?:-lgc|--lock-gpu-clocks|-ac|--applications-clocks|-pl|--power-limit)(?:[ =]+([\d.,]+))?"
 )
@@ -52,6 +54,25 @@ def cap_mhz(found: list[Cap]) -> float | None:
 def findings(found: list[Cap]) -> list[Finding]:
     others = [each for each in found if not each.ours]
     return [finding("power.cap.set", who=each.who, evidence=each.says or "its name") for each in others]
+
+
+def lost(found: list[Cap], gpus: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """GPUs that run above a cap which is set now: by this collection's unit, or by a process that says so."""
+    sure = [each for each in found if each.mhz is not None and (each.ours or ", pid " in each.who)]
+    if not sure:
+        return []
+    cap = min(sure, key=lambda each: each.mhz)
+    return [
+        finding(
+            "power.cap.lost",
+            gpu=gpu["gpu"],
+            clock_mhz=f"{gpu['clock_mhz']:g}",
+            cap_mhz=f"{cap.mhz:g}",
+            who=cap.who,
+        )
+        for gpu in gpus
+        if gpu.get("clock_mhz") and gpu["clock_mhz"] > ABOVE * cap.mhz
+    ]
 
 
 def _cap(who: str, text: str, ours: bool = False) -> Cap | None:

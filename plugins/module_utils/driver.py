@@ -65,7 +65,7 @@ class DriverLook:
     running_options: tuple[str, ...] | None
     next_boot: str | None
     next_boot_options: tuple[str, ...]
-    next_boot_image: bool | None
+    next_boot_lacks: tuple[str, ...] | None
     modules_known: bool
     module: NvidiaModule | None
     kernels: tuple[str, ...]
@@ -163,7 +163,7 @@ def look(root: str = "/", kernel_log: str | None = None) -> DriverLook:
         running_options=options,
         next_boot=next_boot,
         next_boot_options=entry.options if next_boot else (),
-        next_boot_image=f"vmlinuz-{next_boot}" in images if next_boot and images else None,
+        next_boot_lacks=_lacks(tree, next_boot, images) if next_boot and images else None,
         modules_known=bool(next_boot and known) and modules_told(tree, next_boot),
         module=module,
         kernels=tuple(known),
@@ -179,6 +179,23 @@ def look(root: str = "/", kernel_log: str | None = None) -> DriverLook:
         log=None if log is None else read_kernel_log(log),
         unreadable=tuple(dict.fromkeys(tree.unreadable)),
     )
+
+
+def _lacks(tree: Tree, release: str, images: list[str]) -> tuple[str, ...]:
+    """What of a kernel is not in /boot; of its initrd only where others have one, since a kernel may do without."""
+    kernel, initrd = f"vmlinuz-{release}", f"initrd.img-{release}"
+    wanted = [kernel] if kernel not in images else []
+    if any(name.startswith("initrd.img-") for name in images) and not _has_content(tree, initrd):
+        wanted.append(initrd)
+    return tuple(f"/boot/{name}" for name in wanted)
+
+
+def _has_content(tree: Tree, name: str) -> bool:
+    """A full /boot leaves an empty file."""
+    try:
+        return os.path.getsize(tree.path("boot", name)) > 0
+    except OSError:
+        return False
 
 
 def _version(text: str | None) -> str | None:

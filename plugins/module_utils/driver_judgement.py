@@ -15,6 +15,8 @@ from .driver_versions import judge as judge_pair
 from .findings import Finding, finding, worst_first
 from .nccl_speaker import version_number
 
+# Faults of the GPU, its memory or its firmware; not those of programs (13, 31, 43, 45), nor 169 of a closed module.
+FAULTS = ("48", "61", "62", "64", "74", "79", "92", "95", "119", "120", "140", "143")
 CUDA_SHARE = 0.8  # CUDA sees nearly all of MemTotal; 62 of 119.7 GiB were seen where an option hid memory
 
 
@@ -69,7 +71,7 @@ def _whole(look: DriverLook) -> bool:
         and look.flavour == "open"
         and look.modules_present
         and look.module.version
-        and look.next_boot_image
+        and look.next_boot_lacks == ()
         and look.packages is not None
         and look.kho.takes_memory is False
         and not look.unreadable
@@ -137,8 +139,8 @@ def _next_boot(look: DriverLook) -> Iterator[Finding]:
     if not kernel:
         yield finding("driver.next_boot.unknown")
         return
-    if look.next_boot_image is False:
-        yield finding("driver.kernel.no_image", kernel=kernel)
+    for file in look.next_boot_lacks or ():
+        yield finding("driver.kernel.no_image", kernel=kernel, file=file, state="is not there or empty")
     if look.modules_present is False:
         branch = next(
             (re.sub(r"^nvidia-driver-", "", each.name) for each in look.movers if "driver" in each.name), ""
@@ -214,6 +216,8 @@ def _log(look: DriverLook) -> Iterator[Finding]:
         return
     if look.log.wanted:
         yield finding("driver.xid.recovery", action=look.log.wanted)
+    elif faults := [xid for xid in look.log.xids if xid in FAULTS]:
+        yield finding("driver.xid.fault", xids=", ".join(sorted(faults, key=int)))
     if look.log.not_started:
         yield finding("driver.gpu.not_started", evidence=look.log.not_started)
     if look.log.doe:

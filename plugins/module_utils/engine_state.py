@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import records
+from . import records, run_settings
 
 UNITS = ("tandem-head.service", "tandem-worker.service")
 PROPERTIES = "Id LoadState ActiveState SubState Result InvocationID MainPID ActiveEnterTimestamp".split()
@@ -104,7 +104,8 @@ def _proven(root: Path, now: Mapping) -> list[dict]:
 
 
 def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
-    """node_info's `engine`: {current, applied, applied_manifest, proof, proven, proven_as, rejected, runs_as, units}.
+    """node_info's `engine`: {current, settings, applied, applied_manifest, proof, proven, proven_as, rejected,
+    runs_as, units}.
 
     `proof`, `proven` and `rejected` hold under the driver, kernel and boot options of now; `proven_as` is what the
     current release ran as where it was proven under others. `root` is read in place of /; systemd is asked only where
@@ -116,6 +117,7 @@ def look(root: Path = Path("/"), shown: dict[str, dict] | None = None) -> dict:
     applied = text(root / "var/lib/tandem/applied")
     return {
         "current": release,
+        "settings": run_settings.read(root / RELEASES[1:] / release) if release else None,
         "applied": applied,
         "applied_manifest": manifest(root, applied),
         "proof": records.read_proof(root, release, now),

@@ -15,7 +15,7 @@ from .findings import Finding, finding
 from .kernel_files import Tree
 from .processes import owner
 
-ENGINE = re.compile(r"VLLM::\w+")
+ENGINE = re.compile(r"(?:VLLM|sglang|ray)::[\w.]+")
 # Who takes over a process whose parent is gone: init, a user's systemd, and the first process of a container.
 REAPERS = ("systemd", "init", "tini", "docker-init", "dumb-init", "catatonit", "conmon", "containerd-shim")
 KIB_PER_GIB = 1 << 20
@@ -54,7 +54,7 @@ def _status(tree: Tree, pid: int) -> _Status | None:
 
 
 def _name(tree: Tree, pid: int) -> str | None:
-    """The title that vLLM gives its processes; comm has only 15 bytes of it."""
+    """The title that vLLM, SGLang and Ray give their processes; comm has only 15 bytes of it."""
     title = (tree.text(str(pid), "cmdline") or "").replace("\0", " ").strip()
     found = ENGINE.match(title) or ENGINE.match(tree.text(str(pid), "comm") or "")
     return found[0] if found else None
@@ -77,7 +77,7 @@ def _served(tree: Tree, pid: int) -> bool:
 
 
 def orphans(tree: Tree) -> tuple[Orphan, ...]:
-    """Processes named VLLM::… whose server is gone. tree: a procfs."""
+    """Processes of an engine's workers whose server is gone. tree: a procfs."""
     found = []
     for pid in sorted(int(name) for name in tree.names() if re.fullmatch(r"[0-9]{1,9}", name)):
         name, status = _name(tree, pid), _status(tree, pid)

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .findings import Finding, finding
+from .kernel_files import Tree
 
 EXHAUSTED_GIB = 0.5
 ROOMY_GIB = 8.0
 SWAPPING_PAGES_PER_S = 100.0  # 0 to 4 were seen on a pair that was healthy with 4.8 GiB in swap
 _OOM = re.compile(r"oom-kill:constraint=CONSTRAINT_NONE\b.*\btask=(.{1,64}?),pid=(\d{1,9})\b")
+_POLLER = re.compile(r"earlyoom|nohang|dgx-anti-oom|(?:\w+-)?(?:oom|mem(?:ory)?)[-_]?guard\w*")
 _NO_MEMORY = re.compile(r"NVRM:.*\bNV_ERR_NO_MEMORY\b")
 
 
@@ -65,6 +67,23 @@ def killed_by_oom(kernel_log: Iterable[str]) -> tuple[Finding, ...]:
     """Kills for want of memory on the whole host; those of one unit's limit are that unit's affair."""
     kills = (match for line in kernel_log if (match := _OOM.search(line)))
     return tuple(finding("memory.host.oom", killed=f"{each[1]}, pid {each[2]}") for each in kills)
+
+
+def pollers(root: Tree) -> tuple[str, ...]:
+    """Programs that run here and end others when memory gets short, by looking at it now and then.
+
+    systemd-oomd is not one of them: the kernel's pressure wakes it, and Ubuntu brings it along.
+    """
+    found = {}
+    for pid in (name for name in root.names("proc") if re.fullmatch(r"[0-9]{1,9}", name)):
+        name = root.text("proc", pid, "comm") or ""
+        if _POLLER.fullmatch(name):
+            found.setdefault(name, f"{name}, pid {pid}")
+    return tuple(found.values())
+
+
+def pollers_told(found: Iterable[str]) -> tuple[Finding, ...]:
+    return tuple(finding("memory.killer.polls", who=who, roomy_gib=ROOMY_GIB) for who in found)
 
 
 def no_memory_lines(kernel_log: Iterable[str]) -> int:

@@ -42,8 +42,13 @@ NETPLAN_FOLDERS = ("usr/lib/netplan", "lib/netplan", "etc/netplan", "run/netplan
 NETWORK_UNITS = ("systemd-networkd.service", "NetworkManager.service")
 
 
+PANICS = ("sys/fs/pstore", "var/lib/systemd/pstore")
+
+
 def system(question: Question) -> Part:
     tree = question.tree
+    kept = [f"/{folder}/{name}" for folder in PANICS for name in tree.names(folder)]
+    notes = [finding("host.kernel.panicked", files=", ".join(kept[-4:]))] if kept else []
     hostname = socket.gethostname() if question.live else tree.text("etc/hostname")
     return {
         "hostname": hostname,
@@ -52,7 +57,7 @@ def system(question: Question) -> Part:
         "arch": os.uname().machine,
         "kernel": tree.text("proc/sys/kernel/osrelease"),
         "python": {"version": ".".join(map(str, sys.version_info[:3])), "executable": sys.executable},
-    }, []
+    }, notes
 
 
 def os_release(text: str) -> dict[str, str | None]:

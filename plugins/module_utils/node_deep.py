@@ -27,6 +27,7 @@ from . import (
     power_look,
     rank_processes,
     records,
+    shared_memory,
     status,
     status_judgement,
     status_text,
@@ -79,6 +80,8 @@ def pressure(question: Question) -> Part:
     judged = host_memory.judge(available, before, after, seconds)
     if judged.state == "swapping":
         judged = host_memory.judge(available, before, after, seconds, loading=_loads(question))
+    shared = shared_memory.look(tree)
+    pollers = host_memory.pollers(tree)
     lines = (log or "").splitlines()
     killed = host_memory.killed_by_oom(lines)
     swap = {
@@ -91,8 +94,10 @@ def pressure(question: Question) -> Part:
             "swap_free_gib": swap["SwapFree"],
             "oom_kills": None if log is None else len(killed),
             "no_memory_lines": None if log is None else host_memory.no_memory_lines(lines),
+            "shared": [asdict(each) for each in shared],
+            "killers": list(pollers),
         }
-    }, [*judged.findings, *killed]
+    }, [*judged.findings, *killed, *shared_memory.findings(shared), *host_memory.pollers_told(pollers)]
 
 
 def _running(question: Question) -> tuple[str, dict[str, Any]] | None:
@@ -118,7 +123,7 @@ def power(question: Question) -> Part:
         url=_own_url(question), seconds=question.seconds, cap_mhz=clock_caps.cap_mhz(caps)
     )
     found, said = power_look.look(asked, power_look.World(ask=lambda argv: question.ask(argv)[0]))
-    return {"power": {**found, "caps": shown}}, [*notes, *said]
+    return {"power": {**found, "caps": shown}}, [*notes, *said, *clock_caps.lost(caps, found["gpus"])]
 
 
 def _own_url(question: Question) -> str | None:
@@ -140,7 +145,7 @@ def nccl(question: Question) -> Part:
     wanted = wanted if isinstance(wanted, dict) else {}
     ours = [each for each in seen.processes if each.unit in engine_state.UNITS]
     others = [each for each in seen.processes if each.unit not in engine_state.UNITS]
-    notes = loaded_nccl.judge(replace(seen, processes=tuple(others)))
+    notes = [_of_others(each) for each in loaded_nccl.judge(replace(seen, processes=tuple(others)))]
     notes += loaded_nccl.judge(replace(seen, processes=tuple(ours), unreadable=()), wanted.get("minimum"))
     said = None
     if ours and wanted.get("transport") and (running := _running(question)):
@@ -192,6 +197,11 @@ def _containers(question: Question) -> tuple[containers.Container, ...]:
             # docker may be podman's own wrapper, and tell the same ones.
             found.update({each.id: each for each in containers.read_inspect(told.out)})
     return tuple(found.values())
+
+
+def _of_others(found: Finding) -> Finding:
+    """What somebody else's process has in memory keeps no engine from serving, and no role mends it."""
+    return replace(found, severity="warning" if found.severity == "error" else found.severity, fixed_by=None)
 
 
 def rank(question: Question) -> Part:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import files
+from . import files, run_settings
 
 STATE = "var/lib/tandem"
 _HISTORY_BYTES = 1 << 16
@@ -79,7 +79,8 @@ def write(root: Path, event: str, record: Mapping, runs_as: Mapping) -> None:
     remembered in the history only: the next run tries it again. Raises files.FilesError where the disk refuses.
     """
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    whole = {**record, "at": at, "ran_as": dict(runs_as)}
+    settings = run_settings.read(root / "opt/tandem/releases" / record["digest"])
+    whole = {**record, "at": at, "ran_as": dict(runs_as), "settings": settings}
     wanted = []
     if record["outcome"] in ("proven", "rejected"):
         path = str(proof_path(root, record["digest"], runs_as))
@@ -90,7 +91,7 @@ def write(root: Path, event: str, record: Mapping, runs_as: Mapping) -> None:
     for item in wanted:
         files.apply(item, files.look(item.path, with_content=False))
     kept = ("digest", "outcome", "reason", "seconds")
-    note(root, event, {name: record[name] for name in kept if name in record}, at)
+    note(root, event, {**{name: record[name] for name in kept if name in record}, "settings": settings}, at)
 
 
 def note(root: Path, event: str, record: Mapping, at: str | None = None) -> None:

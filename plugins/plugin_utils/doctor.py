@@ -22,6 +22,8 @@ VERSION = 1  # of the report's shape
 UNEQUAL_GIB = 2.0  # kernels and reservations of one machine differ by less
 UNEQUAL_CLOCKS = 1.25
 WORKING = ("memory_bound", "compute_bound", "working", "stuck", "capped", "throttled", "unknown")
+# A connection was taken, and nothing came of it: the kernel answers, and no program does.
+SILENT = re.compile(r"(?i)(?:timed out|timeout).*\bbanner\b|\bbanner\b.*(?:timed out|timeout)")
 Look = Mapping[str, Any]  # what node_info returned, or why it could not
 
 
@@ -40,6 +42,8 @@ def of_node(host: str, address: str, look: Look) -> list[Finding]:
     )
     if look.get("unreachable"):
         said = "; ".join(line.strip() for line in lines[1:4])
+        if SILENT.search("\n".join(lines)):
+            return [finding("host.node.stuck", [host], said, why=why)]
         return [finding("host.node.unreachable", [host], said, why=why, address=address)]
     evidence = str(look.get("module_stderr") or look.get("exception") or "").strip().splitlines()[-1:]
     return [finding("host.node.failed", [host], "".join(evidence), why=why, host=host)]

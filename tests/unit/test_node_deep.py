@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils import (
     clock_caps,
-    commands,
     firmware,
     node,
     node_deep,
@@ -21,66 +19,9 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
 from ansible_collections.tandem.spark.plugins.module_utils.kernel_files import Tree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pretend_driver import DRIVER, KERNEL, Spark, package
-from sysfs_tree import put, write_tree
-
-NEW = "6.17.0-1029-nvidia"
-SMI = """\
-| NVIDIA-SMI 580.142                Driver Version: 580.142        CUDA Version: 13.0     |
-|   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |
-| N/A   42C    P0             12W /  N/A  | Not Supported          |      0%      Default |
-| Processes:                                                                              |
-"""
-QUERY = (
-    "index, pstate, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%], utilization.memory [%], "
-    "temperature.gpu, clocks_event_reasons.active\n0, P0, {}, {}, {}, 0 %, 58, 0x0000000000000000\n"
-)
-IDLE = QUERY.format("208 MHz", "4.00 W", "0 %")
-ADDRESSES = [
-    {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]},
-    {"ifname": "enP7s7", "addr_info": [{"family": "inet", "local": "192.168.1.11", "prefixlen": 24}]},
-]
-ROUTES = [{"dst": "default", "gateway": "192.168.1.1", "dev": "enP7s7", "flags": []}]
-HEALTHY_ANSWERS = {
-    "nvidia-smi": SMI,
-    "nvidia-smi --query-gpu": IDLE,
-    "ip -j address": json.dumps(ADDRESSES),
-    "ip -j -4 route": json.dumps(ROUTES),
-    "ip -j -6 route": "[]",
-}
-
-
-class Live(node.Question):
-    """A node that answers commands, and whose files lie below a folder."""
-
-    live = True
-
-
-def healthy(root: Path, spark: Spark | None = None) -> None:
-    (spark or Spark()).write(root)
-    write_tree(root / "sys", "rocep1s0f0 enp1s0f0np0\n  3 192.168.177.1 v2\n")
-    put(root / "etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04 LTS"')
-    put(root / "proc/meminfo", (root / "proc/meminfo").read_text().replace("MemFree", "MemAvailable"))
-    put(root / "proc/vmstat", "pswpin 120\npswpout 3")
-    status = (root / "var/lib/dpkg/status").read_text().rstrip("\n")
-    more = [package("iproute2", "6.1.0"), package("iputils-ping", "3:20240117")]
-    put(root / "var/lib/dpkg/status", "\n".join([status, "", *more]))
-
-
-def look(monkeypatch, root: Path, answers: Mapping[str, str] = {}, log: str = "", **options):
-    """Every part of one look; `answers` replaces what the commands of a healthy node say."""
-    known = {**HEALTHY_ANSWERS, **answers}
-
-    def ask(argv, *_timeout):
-        line = " ".join(argv)
-        fitting = [name for name in known if line == name or (name != "nvidia-smi" and line.startswith(name))]
-        return commands.Answer(0, known[fitting[0]]) if fitting else commands.Answer(None, "")
-
-    monkeypatch.setattr(commands, "ask", ask)
-    monkeypatch.setattr(commands, "there", lambda program: program in known)
-    monkeypatch.setattr(node_deep.engine_state, "units", lambda *_: {})
-    found, notes = node.look(Live(root=str(root), kernel_log=log, seconds=0.001, **options))
-    return found, {note.id: note for note in notes}
+from pretend_driver import KERNEL
+from pretend_look import GONE, HEALTHY_ANSWERS, SMI, TIGHT, healthy, look
+from sysfs_tree import put
 
 
 def test_a_healthy_node_has_no_finding(tmp_path, monkeypatch):
@@ -90,97 +31,6 @@ def test_a_healthy_node_has_no_finding(tmp_path, monkeypatch):
     assert found["driver"]["verdict"] == "good" and found["pressure"]["state"] == "roomy"
     assert [each["verdict"] for each in found["power"]["gpus"]] == ["not_loaded"]
     assert found["status"] is None and found["nccl"]["processes"] == []
-
-
-def paired(version: str, kernel: str = KERNEL, **more) -> Spark:
-    kernels = {kernel: version}
-    return Spark(version, userspace=version, installed=version, running=kernel, kernels=kernels, **more)
-
-
-CLOSED = Spark(
-    version_text="NVRM version: NVIDIA UNIX aarch64 Kernel Module  {}  Tue Jan  6 10:00:00 UTC 2026"
-)
-NOT_STARTED = (
-    "NVRM: Xid (PCI:000f:01:00): 169, fd8c\nNVRM: GPU 000f:01:00.0: RmInitAdapter failed! (0x62:0x1a:2631)"
-)
-OVERRIDE = {"etc/modprobe.d/zz-nvidia-drm-override.conf": "options nvidia-drm modeset=1"}
-NO_MEMORY = "NVRM: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) @ mem_desc.c:1359"
-OOM = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,global_oom,task=VLLM::Worker,pid=812,uid=990"
-LOOP = "/bin/sh\0-c\0while :; do nvidia-smi -lgc 0,2200; sleep 300; done\0"
-TIGHT = (
-    "MemTotal: 127600000 kB\nMemAvailable: 4089446 kB\nSwapTotal: 16777212 kB\nSwapFree: 11744051 kB\n"
-    "Hugepagesize: 1 kB"
-)
-GONE = TIGHT.replace("4089446", "104857")
-
-
-def loaded(clock: str, power: str) -> dict[str, str]:
-    return {"nvidia-smi --query-gpu": QUERY.format(clock, power, "96 %")}
-
-
-@pytest.mark.parametrize(
-    ("spark", "said", "log", "expected"),
-    [
-        pytest.param(paired("580.159.03"), {}, "", {"driver.pair.contested": "warning"}, id="060-contested"),
-        pytest.param(
-            Spark(kernels={NEW: None, KERNEL: DRIVER}),
-            {},
-            "",
-            {"driver.kernel.no_module": "error"},
-            id="063-kernel-without-modules",
-        ),
-        pytest.param(
-            paired("580.142", "7.0.0-1019-nvidia", cma_kib=(32768, 9961472)),
-            {},
-            "",
-            {"driver.kernel.kho_cma": "error", "driver.pair.bad": "error"},
-            id="064-kho",
-        ),
-        pytest.param(
-            CLOSED,
-            {},
-            NOT_STARTED,
-            {"driver.flavour.closed": "error", "driver.gpu.not_started": "error"},
-            id="065-closed-flavour",
-        ),
-        pytest.param(
-            paired("580.142", "6.17.0-1008-nvidia"),
-            {"nvidia-smi": "Failed to query NVIDIA devices\n"},
-            "pci 000f:01:00.0: DOE: [2c8] mailbox timeout",
-            {"driver.pair.bad": "error", "driver.gpu.doe": "error", "host.gpu.none": "warning"},
-            id="071-doe",
-        ),
-        pytest.param(Spark(more=OVERRIDE), {}, "", {"driver.memory.override": "warning"}, id="072-override"),
-        pytest.param(paired("610.43.02"), {}, "", {"driver.pair.unlisted": "info"}, id="073-another-branch"),
-        pytest.param(Spark(), {}, NO_MEMORY, {}, id="075-no-memory-lines"),
-        pytest.param(Spark(), {}, OOM, {"memory.host.oom": "error"}, id="082-out-of-memory"),
-        pytest.param(
-            Spark(), loaded("799 MHz", "19.50 W"), "", {"power.clocks.stuck": "error"}, id="140-stuck"
-        ),
-        pytest.param(Spark(), loaded("2411 MHz", "39.00 W"), "", {}, id="142-hidden-slow-state"),
-        pytest.param(
-            Spark(more={"proc/77/cmdline": LOOP}),
-            {},
-            "",
-            {"power.cap.set": "info"},
-            id="143-cap-without-load",
-        ),
-        pytest.param(
-            Spark(more={"proc/77/cmdline": LOOP.replace("2200", "900")}),
-            loaded("890 MHz", "19.50 W"),
-            "",
-            {"power.cap.set": "info", "power.clocks.capped": "warning"},
-            id="143-cap-is-not-stuck",
-        ),
-        pytest.param(
-            Spark(), loaded("2580 MHz", "18.00 W"), "", {"power.engine.waiting": "warning"}, id="091-spinning"
-        ),
-    ],
-)
-def test_a_case_of_the_field(tmp_path, monkeypatch, spark, said, log, expected):
-    healthy(tmp_path, spark)
-    _found, notes = look(monkeypatch, tmp_path, said, log)
-    assert {name: note.severity for name, note in notes.items()} == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+../../lab/vm_image/initramfs.sh
