@@ -169,10 +169,13 @@ node:
           - {pid: 4242, name: "VLLM::EngineCore", memory_mib: 104277, unit: tandem-head.service, user: tandem}
         orphans: []
     engine:
-      description: The release that is linked in, the one that was proved, and the units.
+      description:
+        - The release that is linked in, the one that was proved, and the units. C(settings) are those of the linked
+          release that hosts were reset by.
       type: dict
       sample:
         current: 0123456789abcdef
+        settings: {allocator: "expandable_segments:False", flashinfer_autotune: false}
         applied: 0123456789abcdef
         proof: {digest: 0123456789abcdef, outcome: proven}
         runs_as: {driver: 580.173.02, kernel: 6.17.0-1026-nvidia, invocation_id: 6d1f3a0e4b7c4d55a1f2c3d4e5f60718}
@@ -215,9 +218,11 @@ node:
     pressure:
       description:
         - Whether memory is short. C(state) is V(roomy), V(healthy-tight), V(loading), V(swapping), V(exhausted) or
-          V(unknown). C(no_memory_lines) counts what healthy starts say too.
+          V(unknown). C(no_memory_lines) counts what healthy starts say too. C(shared) is how far the shared memory of
+          containers may grow, C(killers) who polls the memory to end others.
       type: dict
-      sample: {state: roomy, swap_total_gib: 16.0, swap_free_gib: 16.0, oom_kills: 0, no_memory_lines: 1}
+      sample: {state: roomy, swap_total_gib: 16.0, swap_free_gib: 16.0, oom_kills: 0, no_memory_lines: 1,
+        shared: [{who: container 0123456789ab, gib: 10.0}], killers: []}
     power:
       description: What M(tandem.spark.power_info) returns, and who sets a cap on clocks or power.
       type: dict
