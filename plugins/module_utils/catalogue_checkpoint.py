@@ -185,4 +185,47 @@ ENTRIES = {
         "Files of the checkpoint are wrong, and nothing here has them right",
         "Set tandem_checkpoint_source to hub, or to a folder that has them (docs/weights.md)",
     ),
+    "checkpoint.copy.network": Entry(
+        "error",
+        "group",
+        "The weights could not be copied from {host} over the rails",
+        RESUMED + ". Look at the rails first (playbooks/fabric.yml)",
+    ),
+    "checkpoint.copy.refused": Entry(
+        "error",
+        "group",
+        "{host} does not know the secret of this transfer",
+        "Run again: each transfer has a secret of its own, and this one met another's",
+    ),
+    "checkpoint.copy.lacks": Entry(
+        "error",
+        "group",
+        "{host} does not have what its own list says",
+        "Run `site.yml -e tandem_checkpoint_verify=sha256`, which finds out which of its files are right",
+    ),
+    "checkpoint.copy.wrong_bytes": Entry(
+        "error",
+        "group",
+        "Files arrived twice from {host} with other bytes than it lists",
+        "Run `site.yml -e tandem_checkpoint_verify=sha256`: either its file is damaged, or what lies between",
+    ),
+    "checkpoint.copy.slow": Entry(
+        "error", "group", "The weights were not copied from {host} in their time", RESUMED + ". Give more"
+    ),
+    "checkpoint.reader.hidden": Entry(
+        "error",
+        "node",
+        "The weights lie in {path}, and the engine's unit does not see {folder}",
+        "Set tandem_checkpoint_source to that folder and leave tandem_checkpoint_path out: on the same file system "
+        "they are taken over as links, which cost no room",
+        source="systemd.exec(5): ProtectHome, PrivateTmp",
+    ),
+    "checkpoint.reader.shut": Entry(
+        "error",
+        "node",
+        "The engine's user {user} cannot read {count} of the weights' files and folders",
+        "`chmod -R a+rX` the folder and what leads to it, or set tandem_checkpoint_source to it, which makes copies "
+        "that can be read",
+        source=OWNERS + ": a container's root leaves files behind",
+    ),
 }

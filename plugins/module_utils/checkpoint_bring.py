@@ -21,7 +21,7 @@ from pathlib import Path
 
 from . import checkpoint_adopt, checkpoint_seals
 from .checkpoint_adopt import SourceError
-from .checkpoint_hub import Hub, HubError, part_of
+from .checkpoint_hub import Hub, part_of
 from .checkpoint_manifest import (
     MANIFEST,
     Bad,
@@ -32,8 +32,10 @@ from .checkpoint_manifest import (
     compare_sizes,
     load,
 )
+from .checkpoint_taker import Peer
 from .file_hashes import TooSlow, hash_files
-from .findings import Finding, finding
+from .findings import Finding, FindingError, finding
+from .progress import at_the_end
 
 INCOMING, ASIDE = ".tandem-incoming", ".tandem-aside"
 GIB = 1 << 30
@@ -41,24 +43,16 @@ SPARE_BYTES = GIB  # what a disk keeps free after all
 LOOK_EVERY_S = 2.0
 
 
-class BringError(Exception):
-    """finding: what was found, and what to do."""
-
-    def __init__(self, what: Finding):
-        super().__init__(what.summary)
-        self.finding = what
-
-
 @dataclass(frozen=True)
 class Wish:
-    """hub: None downloads nothing. source: a mirror folder or a cache on this node. caches: patterns of folders.
+    """carrier: who brings what is not on this node; None: nobody. source: a mirror folder or a cache on this node.
 
-    manifest: a list of the operator's, which counts before every other. read: {file: SHA-256} of what was read just
-    now. fresh: seals of an earlier run do not count.
+    caches: patterns of folders. manifest: a list of the operator's, which counts before every other. read: {file:
+    SHA-256} of what was read just now. fresh: seals of an earlier run do not count.
     """
 
     folder: Path
-    hub: Hub | None = None
+    carrier: Hub | Peer | None = None
     source: Path | None = None
     caches: tuple[str, ...] = ()
     repository: str | None = None
@@ -87,19 +81,19 @@ class Brought:
 
 
 def bring(wish: Wish, say: Callable[[str], None]) -> Brought:
-    """Raises BringError, HubError, SourceError, ManifestError, TooSlow, OSError; what arrived until then stays."""
+    """Raises FindingError, SourceError, ManifestError, TooSlow, OSError; what arrived until then stays."""
     try:
         wish.folder.mkdir(parents=True, exist_ok=True)
         with alone(wish.folder, say, wish.limit_s):
             return _bring(wish, say)
     except OSError as error:
-        raise BringError(disk_finding(wish.folder, error)) from error
+        raise FindingError(disk_finding(wish.folder, error)) from error
 
 
 def planned(wish: Wish, say: Callable[[str], None]) -> Brought:
     """What `bring` would look for, by sizes alone and without asking the hub. The same errors."""
     kept = _kept(wish)
-    manifest = kept or Manifest({})
+    manifest = load(wish.manifest) if wish.manifest else kept or Manifest({})
     return Brought(manifest, bad=compare_sizes(wish.folder, manifest), listed=kept is None)
 
 
@@ -141,7 +135,7 @@ def _bring(wish: Wish, say: Callable[[str], None]) -> Brought:
     made.right = sorted(manifest.files.keys() - {each.file for each in made.bad})
     checkpoint_seals.write(wish.folder, {name: manifest.files[name] for name in made.right})
     if unusable := [each for each in made.bad if each.problem == "unreadable"]:
-        raise BringError(
+        raise FindingError(
             finding("checkpoint.shard.unreadable", evidence="; ".join(each.said for each in unusable))
         )
     if made.bad:
@@ -151,30 +145,45 @@ def _bring(wish: Wish, say: Callable[[str], None]) -> Brought:
 
 
 def _kept(wish: Wish) -> Manifest | None:
-    """The list that counts, as far as it lies here: the operator's, or that of an earlier run for the same revision."""
-    if wish.manifest:
-        return load(wish.manifest)
+    """The list of an earlier run, where it is of what is wanted now."""
     if not (wish.folder / MANIFEST).is_file():
         return None
     try:
         kept = load(wish.folder / MANIFEST)
     except ManifestError:
         return None  # cut off while it was written by hand; it can be made anew
-    asked = wish.hub is not None or wish.source is not None
+    if wish.carrier is not None and wish.carrier.always:
+        return None
+    asked = wish.carrier is not None or wish.source is not None
     same = kept.repository == wish.repository and wish.revision in (None, kept.revision)
     return kept if same or not asked else None
 
 
 def _manifest(wish: Wish, say: Callable[[str], None]) -> tuple[Manifest, dict[str, str]]:
-    """The list of what belongs here, and {path: SHA-256} of what was read for it."""
+    """The list of what belongs here, and {path: SHA-256} of what was read for it.
+
+    What the operator's own list says of a file counts before all others; it need not name every file.
+    """
+    manifest, read = _listed(wish, say)
+    if wish.manifest:
+        manifest = replace(manifest, files={**manifest.files, **load(wish.manifest).files})
+    return manifest, read
+
+
+def _listed(wish: Wish, say: Callable[[str], None]) -> tuple[Manifest, dict[str, str]]:
     if kept := _kept(wish):
         return kept, {}
-    if wish.hub is not None:
-        say(f"asking for the files of {wish.repository} at {wish.revision}")
-        return wish.hub.manifest(say), {}
+    if wish.carrier is not None:
+        say(f"asking {wish.carrier.where} what belongs to the weights")
+        return wish.carrier.manifest(say), {}
     folder = wish.folder
     if wish.source is not None:
-        folder = checkpoint_adopt.snapshot(wish.source, wish.repository, wish.revision)
+        try:
+            folder = checkpoint_adopt.snapshot(wish.source, wish.repository, wish.revision)
+        except SourceError:
+            if wish.manifest and wish.source.is_dir():
+                return Manifest({}), {}  # files of any name, which the operator's list tells apart
+            raise
         if own := checkpoint_adopt.manifest_of(folder, wish.repository):
             return own, {}
     names = [path.relative_to(folder).as_posix() for path in checkpoint_adopt.visible(folder)]
@@ -184,9 +193,9 @@ def _manifest(wish: Wish, say: Callable[[str], None]) -> tuple[Manifest, dict[st
     )
     if unread:
         evidence = "; ".join(f"{folder / name} cannot be read ({why})" for name, why in unread.items())
-        raise BringError(finding("checkpoint.shard.unreadable", evidence=evidence))
+        raise FindingError(finding("checkpoint.shard.unreadable", evidence=evidence))
     digests |= {name: digest for name, digest in known.items() if name in names}
-    if not digests:
+    if not digests and not wish.manifest:
         raise SourceError(f"{folder} holds no file of a checkpoint. Name the folder that the weights lie in.")
     files = {name: Entry((folder / name).stat().st_size, digest) for name, digest in digests.items()}
     return Manifest(files), {str(folder / name): digest for name, digest in digests.items()}
@@ -205,19 +214,19 @@ def _fill(wish: Wish, made: Brought, read: Mapping[str, str], say: Callable[[str
     sources += [path for path in [wish.folder / ASIDE] if path.is_dir()]
     found = checkpoint_adopt.find(wanted, sources, wish.folder, say, wish.limit_s, read)
     lacking = {name: entry for name, entry in wanted.items() if name not in found}
-    if lacking and wish.hub is None:
+    if lacking and wish.carrier is None:
         where = (
             f"{wish.source} has not the right bytes of" if wish.source else "there is nothing to take from:"
         )
         evidence = f"{where} {_named(lacking)}"
-        raise BringError(finding("checkpoint.source.lacks", evidence=evidence))
+        raise FindingError(finding("checkpoint.source.lacks", evidence=evidence))
     copied = sum(wanted[name].size or 0 for name, each in found.items() if each.how == "copy")
     _plan_space(wish.folder, copied, lacking)
     for name, each in found.items():
         part = part_of(wish.folder / INCOMING, name, wanted[name])
         how = checkpoint_adopt.take(each, part)
         if how == "copy" and not _is(part, wanted[name]):
-            raise BringError(
+            raise FindingError(
                 finding("checkpoint.disk.error", evidence=f"the copy of {each.path} is another file")
             )
         put(wish.folder, name, part, made)
@@ -235,7 +244,7 @@ def _plan_space(folder: Path, copied: int, lacking: Mapping[str, Entry]) -> None
 
 
 def check_space(folder: Path, wanted: int) -> None:
-    """Raises BringError where so many bytes more would not leave the disk its spare."""
+    """Raises FindingError where so many bytes more would not leave the disk its spare."""
     free = shutil.disk_usage(folder).free
     if wanted > 0 and free < wanted + SPARE_BYTES:
         values = {
@@ -243,19 +252,21 @@ def check_space(folder: Path, wanted: int) -> None:
             "wanted": f"{(wanted + SPARE_BYTES) / GIB:.1f}",
             "folder": folder,
         }
-        raise BringError(finding("checkpoint.disk.small", **values))
+        raise FindingError(finding("checkpoint.disk.small", **values))
 
 
 def _download(wish: Wish, lacking: Mapping[str, Entry], made: Brought, say: Callable[[str], None]) -> None:
     """Each file is hashed while the next ones arrive; one with wrong bytes is asked for once more."""
-    hub = replace(wish.hub, revision=made.manifest.revision or wish.hub.revision)
+    carrier = wish.carrier.at(made.manifest.revision)
     left, folder = dict(lacking), wish.folder / INCOMING
+    began = time.monotonic()
     for _round in range(2):
         checks: dict[str, Future] = {}
 
-        def check(name: str, left: dict[str, Entry] = left) -> bool:
+        def check(name: str, digest: str | None, left: dict[str, Entry] = left) -> bool:
             part = part_of(folder, name, left[name])
-            if not _is(part, left[name]):
+            wanted = left[name].sha256 or left[name].git
+            if not (_is(part, left[name]) if digest is None else digest == wanted):
                 part.unlink()
                 say(f"{name} arrived with wrong bytes")
                 return False
@@ -265,18 +276,21 @@ def _download(wish: Wish, lacking: Mapping[str, Entry], made: Brought, say: Call
             return True
 
         with ThreadPoolExecutor(1) as pool:  # one at a time: seals are one file
-            hub.download(
+            carrier.download(
                 left,
                 folder,
                 say,
-                lambda name, checks=checks, check=check: checks.update({name: pool.submit(check, name)}),
+                lambda name, digest, checks=checks, check=check: checks.update(
+                    {name: pool.submit(check, name, digest)}
+                ),
                 wish.limit_s,
             )
         left = {name: left[name] for name, job in checks.items() if not job.result()}
         if not left:
+            total = sum(entry.size or 0 for entry in lacking.values())
+            say(at_the_end("brought", len(lacking), total, time.monotonic() - began))
             return
-    values = {"where": hub.endpoint or "the hub", "repository": hub.repository, "revision": hub.revision}
-    raise BringError(finding("checkpoint.hub.wrong_bytes", evidence=_named(left), **values))
+    raise carrier.error("wrong_bytes", _named(left))
 
 
 def put(folder: Path, name: str, part: Path, made: Brought) -> None:
@@ -315,6 +329,3 @@ def _size(path: Path) -> int:
 def _named(files: Mapping[str, Entry]) -> str:
     names = sorted(files)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-__all__ = ["BringError", "Brought", "HubError", "SourceError", "TooSlow", "Wish", "bring", "planned"]

@@ -12,12 +12,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .checkpoint_manifest import Entry, Manifest, ManifestError, from_content
-from .findings import Finding, finding
+from .findings import FindingError, finding
 from .progress import on_the_way
 
 PROGRAM = "tandem.hub_client"
@@ -35,17 +35,10 @@ ERRORS = {
     "space": "checkpoint.disk.full",
     "disk": "checkpoint.disk.error",
     "time": "checkpoint.hub.slow",
+    "wrong_bytes": "checkpoint.hub.wrong_bytes",
 }
 # Taken from the node's environment as they are: a proxy or an own authority may be needed.
 _HANDED_ON = ("PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR")
-
-
-class HubError(Exception):
-    """finding: what was found, and what to do."""
-
-    def __init__(self, what: Finding):
-        super().__init__(f"{what.summary}: {what.evidence}. {what.remedy}")
-        self.finding = what
 
 
 @dataclass(frozen=True)
@@ -63,29 +56,40 @@ class Hub:
     token: str | None = None
     workers: int = 8
     patience_s: float = 600.0
+    always = False  # a revision that is listed once stays what it is
+
+    @property
+    def where(self) -> str:
+        return self.endpoint or "the hub"
+
+    def at(self, revision: str | None) -> Hub:
+        """The same, at the commit that a branch or tag was."""
+        return replace(self, revision=revision or self.revision)
 
     def manifest(self, say: Callable[[str], None], limit_s: float = 600.0) -> Manifest:
-        """Every file of the revision with its size and hash. HubError."""
+        """Every file of the revision with its size and hash. FindingError."""
         for line in self._lines({}, say, limit_s, lambda: None):
             if "tree" in line:
                 try:
                     content = {**line["tree"], "repository": self.repository, "revision": line["tree"]["sha"]}
                     return from_content(content)
                 except (ManifestError, KeyError) as error:
-                    raise self._error("changed", str(error)) from error
-        raise self._error("client", "it ended without an answer")
+                    raise self.error("changed", str(error)) from error
+        raise self.error("client", "it ended without an answer")
 
     def download(
         self,
         files: Mapping[str, Entry],
         folder: Path,
         say: Callable[[str], None],
-        arrived: Callable[[str], None],
+        arrived: Callable[[str, str | None], None],
         limit_s: float = float("inf"),
     ) -> None:
         """Downloads to the parts of `folder`, what is there of them resumed; `arrived` is called for each whole one.
 
-        HubError; what arrived until then stays.
+        Its hash is not known yet.
+
+        FindingError; what arrived until then stays.
         """
         wish = [
             {
@@ -96,19 +100,19 @@ class Hub:
             }
             for name, entry in sorted(files.items(), key=lambda each: (-(each[1].size or 0), each[0]))
         ]
-        total = sum(each["size"] for each in wish)
+        total = sum(each["size"] or 0 for each in wish)
         parts = [part_of(folder, name, entry) for name, entry in files.items()]
         gone = [0]  # bytes of files that arrived, whose parts are somewhere else by now
-        start, before = time.monotonic(), sum(map(_size, parts))
+        start, before = time.monotonic(), sum(map(size_of, parts))
 
         def tell() -> None:
-            done = min(total, gone[0] + sum(map(_size, parts)))
+            done = min(total, gone[0] + sum(map(size_of, parts)))
             say(on_the_way("downloaded", done, total, time.monotonic() - start, before))
 
         for line in self._lines({"files": wish}, say, limit_s, tell):
             if "done" in line:
                 gone[0] += files[line["done"]].size or 0
-                arrived(line["done"])
+                arrived(line["done"], None)
 
     def _lines(
         self, more: Mapping[str, Any], say: Callable[[str], None], limit_s: float, tell: Callable[[], None]
@@ -132,7 +136,7 @@ class Hub:
                 stderr=subprocess.PIPE,
             )
         except OSError as error:
-            raise self._error("client", f"{self.python}: {error.strerror}") from error
+            raise self.error("client", f"{self.python}: {error.strerror}") from error
         try:
             yield from self._followed(process, json.dumps(wish), say, limit_s, tell)
         finally:
@@ -160,7 +164,7 @@ class Hub:
                 tell()
                 told = now
             if now > end:
-                raise self._error("time", f"not through after {limit_s:.0f} s")
+                raise self.error("time", f"not through after {limit_s:.0f} s")
             try:
                 text = lines.get(timeout=max(0.0, min(told + SAY_EVERY_S, end + 0.01) - now))
             except queue.Empty:
@@ -169,13 +173,13 @@ class Hub:
                 break
             line = json.loads(text)
             if "error" in line:
-                raise self._error(line["error"], line["text"])
+                raise self.error(line["error"], line["text"])
             if "say" in line:
                 say(line["say"])
             else:
                 yield line
         if process.wait():
-            raise self._error(
+            raise self.error(
                 "client", " ".join("".join(last[-3:]).split()) or f"ended with {process.returncode}"
             )
 
@@ -198,10 +202,9 @@ class Hub:
         }
         return {**kept, **own, **({"HF_TOKEN": self.token} if self.token else {})}
 
-    def _error(self, kind: str, text: str) -> HubError:
-        where = self.endpoint or "the hub"
-        values = {"repository": self.repository, "revision": self.revision, "where": where}
-        return HubError(finding(ERRORS.get(kind, ERRORS["client"]), evidence=text, **values))
+    def error(self, kind: str, text: str) -> FindingError:
+        values = {"repository": self.repository, "revision": self.revision, "where": self.where}
+        return FindingError(finding(ERRORS.get(kind, ERRORS["client"]), evidence=text, **values))
 
 
 def part_of(folder: Path, name: str, entry: Entry) -> Path:
@@ -216,7 +219,7 @@ def _read(stream: Any, lines: queue.SimpleQueue) -> None:
     lines.put(None)
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -68,6 +69,16 @@ def load(path: Path) -> Manifest:
         return _from_json(json.loads(text)) if text.lstrip().startswith("{") else _from_sums(text)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise ManifestError(f"{path} is no manifest of a checkpoint ({error}). {want}.") from error
+
+
+def describe(path: Path) -> dict[str, str | None] | None:
+    """{"revision", "digest"} of a list, equal for equal ones; None where there is none that can be read."""
+    try:
+        manifest = load(path)
+    except ManifestError:
+        return None
+    text = json.dumps(manifest.as_dict(), sort_keys=True)
+    return {"revision": manifest.revision, "digest": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
 def from_content(content: Any) -> Manifest:

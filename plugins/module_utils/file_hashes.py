@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
 
 from .progress import GIB, at_the_end, on_the_way
 
@@ -79,12 +80,15 @@ def _size(path: Path) -> int:
         return 0
 
 
+def new_digest(kind: str, size: int) -> Any:
+    """The empty hash of a kind; git begins with the size of the content."""
+    if kind == "sha256":
+        return hashlib.sha256()
+    return hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+
+
 def _hash(path: Path, kind: str, size: int, stop: threading.Event, count: Callable[[int], None]) -> str:
-    digest = (
-        hashlib.sha256()
-        if kind == "sha256"
-        else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-    )
+    digest = new_digest(kind, size)
     buffer = bytearray(CHUNK_BYTES)
     view = memoryview(buffer)
     done = 0

@@ -54,6 +54,15 @@ class Finding:
         return {**asdict(self), "hosts": list(self.hosts)}
 
 
+class FindingError(Exception):
+    """A finding that ends what was to be done."""
+
+    def __init__(self, what: Finding):
+        evidence = f": {what.evidence}" if what.evidence else ""
+        super().__init__(f"{what.summary}{evidence}. {what.remedy}")
+        self.finding = what
+
+
 def join_catalogues(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
     """Join catalogues into one; an id in two of them or an impossible severity is a ValueError."""
     joined: dict[str, Entry] = {}

@@ -196,11 +196,12 @@ def _download(wish: Mapping[str, Any], file: Mapping[str, Any], patience: _Patie
         if found.commit_hash != wish["revision"] or found.etag != file["hash"]:
             seen = f"{file['name']} at {found.commit_hash} with the hash {found.etag}"
             raise HubError("changed", f"{seen}, listed were {wish['revision']} and {file['hash']}")
+        size = found.size if file["size"] is None else file["size"]
         # The hub's own address is asked with the token, the signed one of its storage without.
         own = found.location == url or found.location.startswith(_origin(url))
         headers = build_hf_headers(token=token if own else False)
         with part.open("ab") as made:
-            if made.tell() > file["size"]:
+            if size is not None and made.tell() > size:
                 made.truncate(0)
         with part.open("r+b") as stream:
             have = stream.seek(0, os.SEEK_END)
@@ -209,7 +210,7 @@ def _download(wish: Mapping[str, Any], file: Mapping[str, Any], patience: _Patie
                 _Counted(stream, patience),
                 resume_size=have,
                 headers=headers,
-                expected_size=file["size"],
+                expected_size=size,
                 displayed_filename=file["name"],
             )
 

@@ -13,7 +13,8 @@ author: tandem.spark contributors (@tandem-spark)
 description:
   - Lists what belongs into the folder, with sizes and hashes, compares, and brings only what is wrong. What lies on the
     node already is taken over by its hash, as a reflink, a hard link or a copy. The rest is downloaded, when
-    O(source=hub), by the hub's own client in the engine's environment. What was cut off is resumed by the next run.
+    O(source=hub), by the hub's own client in the engine's environment, or copied over the rails from a rank that has it
+    (O(from_host)). What was cut off is resumed by the next run.
   - A file comes to its place when its hash was found right. Damaged files are replaced. A whole file of another
     revision is moved to C(.tandem-aside) in the folder. Nothing else is removed.
   - The list is written to C(.tandem-manifest.json) in the folder. Rate and time left are printed every five seconds.
@@ -60,6 +61,30 @@ options:
     description: Sums that M(tandem.spark.checkpoint_info) read in this run, so that nothing is read twice.
     type: dict
     default: {}
+  from_host:
+    description:
+      - Inventory name of a rank whose folder at O(path) is right. Its files are copied over the rails, several
+        streams on each, opened by a secret for this one transfer, and its list becomes that of this rank. O(source)
+        does not count.
+    type: str
+  from_addresses:
+    description: Addresses of the rails of that rank.
+    type: list
+    elements: str
+    default: []
+  peer:
+    description: Where that rank listens for this transfer. Set by the action.
+    type: dict
+    suboptions:
+      doors:
+        description: Address and port of each rail.
+        type: list
+        elements: list
+        required: true
+      secret:
+        description: What opens the transfer.
+        type: str
+        required: true
   fresh:
     description: Files that an earlier run found right are read again, unless O(sha256) has them.
     type: bool
@@ -96,6 +121,12 @@ EXAMPLES = r"""
     source: hub
     repository: deepseek-ai/DeepSeek-V4-Flash-0731
     revision: 9e165c30e2704aec5d9d593cce3eebd58bbef1cb
+
+- name: Copy them from the head
+  tandem.spark.checkpoint_fetch:
+    path: /srv/models/DeepSeek-V4-Flash-0731
+    from_host: spark-a
+    from_addresses: [192.168.177.1, 192.168.178.1]
 
 - name: Take them over from a disk that was carried here
   tandem.spark.checkpoint_fetch:
@@ -150,14 +181,19 @@ findings:
   sample: []
 """
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import checkpoint_bring as library
 from ansible_collections.tandem.spark.plugins.module_utils import checkpoint_look
+from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_adopt import SourceError
 from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_hub import Hub
 from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_manifest import ManifestError
+from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_taker import Peer
+from ansible_collections.tandem.spark.plugins.module_utils.file_hashes import TooSlow
+from ansible_collections.tandem.spark.plugins.module_utils.findings import FindingError
 from ansible_collections.tandem.spark.plugins.module_utils.progress import Progress
 
 HUB = "hub"
@@ -171,6 +207,15 @@ ARGUMENTS = {
     "caches": {"type": "list", "elements": "str", "default": []},
     "manifest": {"type": "path"},
     "sha256": {"type": "dict", "default": {}},
+    "from_host": {"type": "str"},
+    "from_addresses": {"type": "list", "elements": "str", "default": []},
+    "peer": {
+        "type": "dict",
+        "options": {
+            "doors": {"type": "list", "elements": "list", "required": True},
+            "secret": {"type": "str", "required": True, "no_log": True},
+        },
+    },
     "fresh": {"type": "bool", "default": False},
     "python": {"type": "path", "default": "/opt/tandem/current/runtime/bin/python"},
     "library": {"type": "path", "default": "/opt/tandem/lib"},
@@ -182,9 +227,16 @@ ARGUMENTS = {
 
 
 def wish(params: dict) -> library.Wish:
-    hub = None
-    if params["source"] == HUB:
-        hub = Hub(
+    carrier = None
+    if params["from_host"]:
+        peer = params["peer"] or {
+            "doors": [],
+            "secret": "",
+        }  # check mode: nobody listens, and nobody is asked
+        doors = [(door[0], int(door[1])) for door in peer["doors"]]
+        carrier = Peer(params["from_host"], doors, peer["secret"].encode())
+    elif params["source"] == HUB:
+        carrier = Hub(
             params["python"],
             params["library"],
             params["repository"],
@@ -196,8 +248,8 @@ def wish(params: dict) -> library.Wish:
         )
     return library.Wish(
         Path(params["path"]),
-        hub,
-        Path(params["source"]) if params["source"] and not hub else None,
+        carrier,
+        Path(params["source"]) if params["source"] and not carrier else None,
         tuple(params["caches"]),
         params["repository"],
         params["revision"],
@@ -217,18 +269,21 @@ def main() -> None:
         module.fail_json(
             msg=f"source is {params['source']!r}, wanted is hub or the path of a folder on this node."
         )
+    if params["from_host"] and not params["peer"] and not module.check_mode:
+        module.fail_json(msg="from_host is for a task: its action has that rank listen first.")
+    os.umask(0o022)  # the engine's user reads what root makes here
     path, progress = Path(params["path"]), Progress(params["progress_file"])
     result = {"progress": progress.lines, "findings": []}
     try:
         made = (library.planned if module.check_mode else library.bring)(wish(params), progress)
-    except (library.BringError, library.HubError) as error:
+    except FindingError as error:
         result["findings"] = [error.finding.as_dict()]
         module.fail_json(msg=checkpoint_look.sentence(path, error.finding), **result)
-    except library.TooSlow as error:
+    except TooSlow as error:
         module.fail_json(
             msg=f"{path}: {error}. Run again, which goes on where it was, or give more time.", **result
         )
-    except (library.SourceError, ManifestError, OSError) as error:
+    except (SourceError, ManifestError, OSError) as error:
         module.fail_json(msg=str(error), **result)
     before = "".join(f"{each.file} {each.problem}\n" for each in made.bad)
     module.exit_json(

@@ -27,7 +27,8 @@ options:
     description:
       - File on the node that lists the checkpoint's files. What C(sha256sum) writes, or this collection's own
         C(.tandem-manifest.json).
-      - Without one V(sha256) compares nothing and returns the sums.
+      - Without one, that of the folder itself counts, if it is there. Where there is none at all, V(sha256) compares
+        nothing and returns the sums.
     type: path
   verify:
     description:
@@ -51,6 +52,9 @@ options:
       draft:
         description: The draft that the engine is told to use, C(method) and C(block_size).
         type: dict
+  user:
+    description: The engine's user, who must be able to read all of it where its unit sees it.
+    type: str
   ranks:
     description: How many ranks share the weights.
     type: int
@@ -132,6 +136,18 @@ sha256:
   returned: always
   type: dict
   sample: {}
+ok:
+  description: Whether nothing is wrong with it.
+  returned: always
+  type: bool
+  sample: true
+listed:
+  description:
+    - Revision and SHA-256 of the folder's own list, C(.tandem-manifest.json). Null where it has none.
+    - The revision is null where the list was not made from the hub's.
+  returned: always
+  type: dict
+  sample: {revision: 9e165c30e2704aec5d9d593cce3eebd58bbef1cb, digest: 5b41e6d0c8a7f1c2}
 progress:
   description: What was said on the way.
   returned: always
@@ -151,7 +167,11 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import checkpoint, checkpoint_look
-from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_manifest import ManifestError
+from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_manifest import (
+    MANIFEST,
+    ManifestError,
+    describe,
+)
 from ansible_collections.tandem.spark.plugins.module_utils.file_hashes import TooSlow
 from ansible_collections.tandem.spark.plugins.module_utils.progress import Progress
 
@@ -164,6 +184,7 @@ ARGUMENTS = {
         "default": {},
         "options": {"shards": {"type": "int"}, "bytes": {"type": "int"}, "draft": {"type": "dict"}},
     },
+    "user": {"type": "str"},
     "ranks": {"type": "int", "default": 2},
     "total_timeout": {"type": "float", "default": 7200.0},
     "progress_file": {"type": "path"},
@@ -171,26 +192,31 @@ ARGUMENTS = {
 
 
 def main() -> None:
-    module = AnsibleModule(
-        ARGUMENTS, supports_check_mode=True, required_if=[("verify", "sizes", ["manifest"])]
-    )
+    module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     params = module.params
     if params["ranks"] < 1:
         module.fail_json(msg=f"ranks is {params['ranks']}, wanted is 1 or more.")
     path, progress = Path(params["path"]), Progress(params["progress_file"])
+    own = path / MANIFEST
+    manifest = Path(params["manifest"]) if params["manifest"] else own if own.is_file() else None
+    if params["verify"] == "sizes" and manifest is None:
+        module.fail_json(msg=f"sizes want a manifest, and {path} has none: name one, or take sha256.")
+    nothing = {"ok": False, "revision": "", "sha256": {}, "listed": None, "progress": progress.lines}
     try:
         look = checkpoint_look.look(
             path,
-            params["manifest"] and Path(params["manifest"]),
+            manifest,
             params["verify"],
             expected=params["expected"] or {},
             say=progress,
             limit_s=params["total_timeout"],
+            user=params["user"],
         )
+        listed = describe(own)
     except TooSlow as error:
-        module.fail_json(msg=f"{path}: {error}. Give total_timeout more, or look at the disk.")
+        module.fail_json(msg=f"{path}: {error}. Give total_timeout more, or look at the disk.", **nothing)
     except (checkpoint.CheckpointError, ManifestError, OSError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=str(error), **nothing)
     found = look.found
     result = {
         "changed": False,
@@ -207,6 +233,8 @@ def main() -> None:
         "per_rank_gib": round(found.bytes / params["ranks"] / 2**30, 2),
         "revision": found.revision,
         "sha256": look.sha256,
+        "ok": not any(each.severity == "error" for each in look.findings),
+        "listed": listed,
         "progress": progress.lines,
         "findings": [each.as_dict() for each in look.findings],
     }

@@ -25,12 +25,15 @@ RANGES = {
     "tandem_guard_port": (1, 65535),
     "tandem_guard_http_port": (1, 65535),
     "tandem_cache_max_gib": (1, 65536),
+    "tandem_checkpoint_timeout_s": (60, 7 * 86400),
     "tandem_fabric_mtu": (1280, 9978),  # the least that IPv6 needs, the most that a ConnectX-7 takes
     "tandem_fabric_revert_after_s": (10, 3600),
     "tandem_fabric_peer_timeout_s": (1, 600),
     "tandem_power_clock_max_mhz": (0, 4000),
     "tandem_proof_total_timeout_s": (1, 86400),
 }
+# Values that no message shows.
+SECRET = frozenset({"tandem_checkpoint_token"})
 # What each host has for itself; all else is the group's.
 PER_HOST = frozenset({"tandem_fabric_rails"})
 
@@ -113,6 +116,8 @@ def differing(values: Mapping[str, Mapping]) -> Iterator[Finding]:
     for name, value in first.items():
         if name not in PER_HOST and any(other[name] != value for other in others):
             found = ", ".join(f"{host} has {each[name]!r}" for host, each in values.items())
+            if name in SECRET:
+                found = "the values are not shown"
             yield finding("plan.variable.differs", values, name=name, found=found)
 
 

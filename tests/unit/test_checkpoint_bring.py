@@ -26,7 +26,6 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
 from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_bring import (
     ASIDE,
     INCOMING,
-    BringError,
     Wish,
     bring,
 )
@@ -37,6 +36,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_manifest i
     Manifest,
     load,
 )
+from ansible_collections.tandem.spark.plugins.module_utils.findings import FindingError
 from ansible_collections.tandem.spark.plugins.modules import checkpoint_fetch
 
 REPOSITORY, REVISION = "some/model", "9e165c30" * 5
@@ -70,6 +70,11 @@ class Hub:
     revision: str = REVISION
     endpoint: str | None = None
     asked: list = field(default_factory=list)
+    where = "the hub"
+    always = False
+
+    def at(self, revision):
+        return self
 
     def manifest(self, say):
         self.asked.append("manifest")
@@ -81,7 +86,7 @@ class Hub:
             part = part_of(folder, name, entry)
             part.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.folder / name, part)
-            arrived(name)
+            arrived(name, None)
 
 
 @pytest.fixture
@@ -227,7 +232,7 @@ def test_a_folder_without_a_list_gets_one(good):
 
 def test_nothing_to_take_from_is_said(there):
     flip(there / SHARD)
-    with pytest.raises(BringError) as error:
+    with pytest.raises(FindingError) as error:
         bring(wish(there, None), [].append)
     assert error.value.finding.id == "checkpoint.source.lacks" and SHARD in error.value.finding.evidence
     assert (there / SHARD).exists(), "it is replaced, not removed"
@@ -235,7 +240,7 @@ def test_nothing_to_take_from_is_said(there):
 
 def test_an_operators_own_list_counts(there, good, tmp_path):
     (tmp_path / "sums").write_text(f"{hashlib.sha256(b'x').hexdigest()}  {SHARD}\n")
-    with pytest.raises(BringError):
+    with pytest.raises(FindingError):
         bring(wish(there, None, manifest=tmp_path / "sums"), [].append)
 
 
@@ -302,7 +307,7 @@ def test_a_users_cache_saves_the_download(tmp_path, good):
 def test_a_blob_that_rotted_is_not_taken(tmp_path, good):
     home = cache(tmp_path / "hub", good)
     flip(home / "blobs" / listed(good).files[SHARD].sha256)
-    with pytest.raises(BringError) as error:
+    with pytest.raises(FindingError) as error:
         bring(wish(tmp_path / "m", None, source=home), [].append)
     assert error.value.finding.id == "checkpoint.source.lacks" and SHARD in error.value.finding.evidence
     hub = Hub(good)
@@ -313,7 +318,7 @@ def test_a_blob_that_rotted_is_not_taken(tmp_path, good):
 def test_a_snapshot_with_a_link_to_nothing_is_not_whole(tmp_path, good):
     home = cache(tmp_path / "hub", good)
     (home / "blobs" / listed(good).files[SHARD].sha256).unlink()
-    with pytest.raises(BringError, match="nothing here has them right"):
+    with pytest.raises(FindingError, match="nothing here has them right"):
         bring(wish(tmp_path / "m", None, source=home), [].append)
 
 

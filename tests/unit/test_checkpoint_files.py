@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from contextlib import redirect_stdout
 from dataclasses import asdict
@@ -17,7 +18,7 @@ import pretend_checkpoint as pretend
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.tandem.spark.plugins.action import checkpoint_info as action
-from ansible_collections.tandem.spark.plugins.module_utils import file_hashes
+from ansible_collections.tandem.spark.plugins.module_utils import checkpoint_look, file_hashes
 from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_look import look
 from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_manifest import (
     MANIFEST,
@@ -239,7 +240,6 @@ def test_the_module(made, tmp_path):
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        ({"verify": "sizes"}, ["manifest"]),
         ({"ranks": 0}, ["wanted is 1 or more"]),
         ({"path": "/no/such"}, ["holds no config.json"]),
         ({"verify": "sizes", "manifest": "/no/such"}, ["The manifest /no/such cannot be read"]),
@@ -256,6 +256,40 @@ def test_the_module_says_what_is_wrong(made, params, said):
         params["manifest"] = str(folder / MANIFEST)
     result = module(**{"path": str(folder), **params})
     assert result["rc"] and all(words in result["msg"] for words in said), result["msg"]
+
+
+def test_the_list_of_the_folder_itself_counts(made):
+    folder, _manifest = made
+    assert module(path=str(folder), verify="sha256")["ok"] is True
+    flip(folder / SHARD)
+    found = module(path=str(folder), verify="sha256")
+    assert found["ok"] is False and SHARD in found["msg"] and found["listed"]["revision"] == "9e165c"
+    (folder / MANIFEST).unlink()
+    assert "sizes want a manifest" in module(path=str(folder), verify="sizes")["msg"]
+    assert module(path=str(folder))["listed"] is None
+
+
+def test_the_engines_user_must_be_able_to_read(made, monkeypatch):
+    folder, _manifest = made
+    monkeypatch.setattr(checkpoint_look, "HIDDEN", ())
+    for each in (folder, *folder.parents):
+        if each.stat().st_uid == os.getuid() and each != each.parent:
+            each.chmod(each.stat().st_mode | 0o055)
+    assert module(path=str(folder), user="nobody")["ok"] is True
+    (folder / SHARD).chmod(0o600)
+    found = module(path=str(folder), user="nobody")
+    assert (
+        "[checkpoint.reader.shut]" in found["msg"] and SHARD in found["msg"] and "mode 0600" in found["msg"]
+    )
+    assert module(path=str(folder), user="root")["ok"] is True
+    assert module(path=str(folder), user="no-such-account")["ok"] is True
+
+
+def test_what_the_unit_does_not_see_is_told(made, monkeypatch):
+    folder, _manifest = made
+    monkeypatch.setattr(checkpoint_look, "HIDDEN", (str(folder.parent),))
+    found = module(path=str(folder), user="root")
+    assert "[checkpoint.reader.hidden]" in found["msg"] and "tandem_checkpoint_source" in found["msg"]
 
 
 def test_what_deserves_a_look_is_a_warning(made, capsys):

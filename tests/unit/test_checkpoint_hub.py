@@ -15,9 +15,10 @@ import pretend_checkpoint as pretend
 import pretend_hub
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils import checkpoint, checkpoint_bring, checkpoint_hub
-from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_bring import BringError, Wish, bring
-from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_hub import Hub, HubError
+from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_bring import Wish, bring
+from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_hub import Hub
 from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_manifest import MANIFEST, load
+from ansible_collections.tandem.spark.plugins.module_utils.findings import FindingError
 
 ROOT = Path(__file__).resolve().parents[2]
 REPOSITORY, REVISION, TOKEN = "some/model", "9e165c30" * 5, "hf_of_a_test"
@@ -52,7 +53,7 @@ def fetch(weights, library, tmp_path):
             wish = Wish(tmp_path / "m", client, repository=repository, revision=revision, limit_s=limit_s)
             try:
                 return bring(wish, said.append), server, said
-            except (BringError, HubError) as error:
+            except FindingError as error:
                 return error.finding, server, said
 
     return run
@@ -173,7 +174,7 @@ def test_a_wrong_token_is_not_told(weights, library, tmp_path):
     said = []
     with pretend_hub.Hub(weights, REPOSITORY, REVISION, token="another") as server:
         client = Hub(sys.executable, library, REPOSITORY, REVISION, server.url, TOKEN, 4, 5)
-        with pytest.raises(HubError) as error:
+        with pytest.raises(FindingError) as error:
             bring(Wish(tmp_path / "m", client, repository=REPOSITORY, revision=REVISION), said.append)
     assert error.value.finding.id == "checkpoint.hub.token"
     assert TOKEN not in "".join(said) + str(error.value) + "".join(error.value.finding.as_dict()["evidence"])
@@ -213,7 +214,7 @@ def test_what_the_hub_does_not_give(fetch, asked, wanted):
 
 def test_a_hub_that_is_not_there(library, tmp_path):
     client = Hub(sys.executable, library, REPOSITORY, REVISION, "http://127.0.0.1:9", None, 1, 1)
-    with pytest.raises(HubError, match="could not be downloaded from http://127.0.0.1:9"):
+    with pytest.raises(FindingError, match="could not be downloaded from http://127.0.0.1:9"):
         bring(Wish(tmp_path / "m", client), [].append)
 
 
@@ -221,7 +222,7 @@ def test_a_hub_that_is_not_there(library, tmp_path):
     ("python", "said"), [("/no/such/python", "No such file"), ("/usr/bin/false", "ended with 1")]
 )
 def test_an_environment_without_the_client(tmp_path, python, said):
-    with pytest.raises(HubError, match=said) as error:
+    with pytest.raises(FindingError, match=said) as error:
         bring(Wish(tmp_path / "m", Hub(python, "/no", REPOSITORY, REVISION)), [].append)
     assert error.value.finding.id == "checkpoint.hub.client"
 
