@@ -125,8 +125,8 @@ def main() -> None:
         said = {"error": str(error)}
     if "error" in said:
         module.fail_json(
-            msg=f"The weights in {params['path']} cannot be given: {said['error']}. Look at the rails of this rank "
-            "(playbooks/fabric.yml) and at that folder, and run again."
+            msg=f"The weights in {params['path']} cannot be given: {said['error'].rstrip('.')}. Look at the rails "
+            "of this rank (playbooks/fabric.yml) and at that folder, and run again."
         )
     module.exit_json(changed=False, doors=said["doors"])
 
