@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+.ONESHELL:
 .NOTPARALLEL:
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -46,9 +47,19 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver docs findings profiles flags
-test: env lint unit docs sanity bench-self engine-cli lab-test molecule ## all of them (root, for the lab)
-	@echo "make test: all of it passed, nothing was skipped"
+.PHONY: test test-all static format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver faults
+.PHONY: docs findings profiles flags recovery
+# What is timed comes first and alone; then what needs no nodes runs beside what does, on the other core.
+test: env bench-self lab-test ## all of them (root, for the lab)
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT
+	nice $(MAKE) --no-print-directory static >"$$log" 2>&1 & static=$$!
+	ended=0; $(MAKE) --no-print-directory molecule || ended=$$?
+	wait "$$static" || ended=$$?
+	cat "$$log"
+	[[ $$ended = 0 ]] || { echo "make test: failed, see above" >&2; exit "$$ended"; }
+	echo "make test: all of it passed, nothing was skipped"
+
+static: env lint unit docs sanity engine-cli ## those that need no nodes
 
 format: env ## put the Python into its one form
 	ruff check --quiet --fix-only .
@@ -70,6 +81,9 @@ findings: env ## write docs/findings.md anew from the catalogue of findings
 
 profiles: env ## write docs/profiles.md anew from the profiles
 	python docs/profiles.py
+
+recovery: env ## write the table of docs/recovery.md anew from what the last `make faults` measured
+	python docs/recovery.py
 
 flags: env ## write anew which flags each release of vLLM knows, asked of its own parser (5 GB in ~/.cache/tandem)
 	PYTHONPATH=collections python tests/engine_cli/engine.py
@@ -109,5 +123,9 @@ driver: env ## driver and kernel held, changed, brought back: real apt, stub pac
 	@$(LAB_PY) check
 	LAB=$(or $(LAB),tandem)-driver molecule test --scenario-name driver
 
+faults: env ## everything that breaks in a pair that serves, and how it comes back (root)
+	@$(LAB_PY) check
+	LAB=$(or $(LAB),tandem)-faults TANDEM_TESTS='long or not long' molecule test --scenario-name faults
+
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails driver ## the same with the tests that take long (root, for the lab)
+test-all: test rails driver faults ## the same with the tests that take long (root, for the lab)

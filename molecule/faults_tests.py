@@ -8,10 +8,13 @@ A scenario takes these tests over: `from faults_tests import *`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
-from hands import lab, shell, wait_for
+from hands import LAB_PROGRAM, lab, shell, wait_for
 from recovery import FOUND_S, HEAD, OWN_S, UNITS, WORKER, guard, processes, ready, send, suffer, user
 
 RAILS = ("enp1s0f0np0", "enP2p1s0f0np0")
@@ -127,7 +130,12 @@ def test_a_disk_that_is_full():
 
 
 DROP_IN = "/run/systemd/system/tandem-guard.service.d"
-CLOCK = "[Service]\\nEnvironment=LD_PRELOAD=/opt/libfaketime.so.1 DONT_FAKE_MONOTONIC=1 FAKETIME=%s\\n"
+CLOCK = f"""mkdir -p {DROP_IN} && echo +0 > /run/faketime && cat > {DROP_IN}/clock.conf <<END
+[Service]
+Environment=LD_PRELOAD=/opt/libfaketime.so.1 FAKETIME_TIMESTAMP_FILE=/run/faketime FAKETIME_NO_CACHE=1
+Environment=DONT_FAKE_MONOTONIC=1
+END
+systemctl daemon-reload; systemctl restart tandem-guard"""
 
 
 @pytest.mark.long
@@ -136,16 +144,20 @@ def test_a_clock_that_jumps(jump):
     """The nodes share one clock, so the guard of the head alone is given another one."""
     wait_for("a pair that serves", ready, 300)
     epoch = guard()["epoch"]
-    shell(
-        HEAD,
-        f"mkdir -p {DROP_IN} && printf '{CLOCK % jump}' > {DROP_IN}/clock.conf && systemctl daemon-reload",
-    )
+    (library,) = Path("/usr/lib").glob("*/faketime/libfaketime.so.1")
+    words = [sys.executable, str(LAB_PROGRAM), "exec", HEAD, "--", "sh", "-c", "cat > /opt/libfaketime.so.1"]
+    subprocess.run(words, input=library.read_bytes(), check=True)
     try:
-        shell(HEAD, "systemctl restart tandem-guard")
+        shell(HEAD, CLOCK)
+        wait_for("the guard under its own clock", ready, 30, 1)
+        before = guard()["at"]
+        shell(HEAD, f"echo {jump} > /run/faketime")
         time.sleep(20)
+        assert (guard()["at"] > before) == (jump == "+3h") and guard()["at"][:13] != before[:13]
         assert guard()["epoch"] == epoch and ready()
-        kill = lambda: send(WORKER, "vllm", "KILL")
-        came_back(suffer(f"clock of the head's guard {jump}, worker killed", kill))
+        came_back(
+            suffer(f"clock of the head's guard {jump}, worker killed", lambda: send(WORKER, "vllm", "KILL"))
+        )
     finally:
         shell(HEAD, f"rm -r {DROP_IN}; systemctl daemon-reload; systemctl restart tandem-guard")
 

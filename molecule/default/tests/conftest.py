@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-pytest.register_assert_rewrite("rails_tests")
+pytest.register_assert_rewrite("rails_tests", "faults_tests")
 
 # After the path to it is set, and handed on to the tests.
 from hands import INVENTORY, LAB_PROGRAM, NODES, PROJECT, Run, lab, play, shell, wait_for  # noqa: E402, F401

@@ -25,10 +25,10 @@ PHASES = {
     "proof": "TASK [Prove it]",
     "commit": "TASK [tandem.spark.engine : Remember it on every rank]",
 }
-LONG = [pytest.param(phase, marks=pytest.mark.long) for phase in PHASES if phase != "warm-up"]
 
 
-@pytest.mark.parametrize("phase", [*LONG, "warm-up"])
+@pytest.mark.long
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_controller_that_dies_leaves_nothing_half_active(phase):
     wanted = another_release(f"killed in {phase}")
     run = Running(*wanted)
