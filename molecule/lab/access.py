@@ -55,6 +55,20 @@ def proxy(lab: Lab) -> str:
     return " ".join(within(lab.client, "socat", "-", "TCP:%h:%p"))
 
 
+def serving(ranks: int) -> str:
+    """What so many ranks serve, as the inventory says it: the profile, and the checkpoint of six heads, are for two."""
+    if ranks == 2:
+        return "    tandem_profile: rehearsal\n    tandem_checkpoint_path: /srv/models/lab\n"
+    name = f"rehearsal-{ranks}"
+    return f"""    tandem_profile: {name}
+    tandem_profiles:
+      {name}:
+        base: rehearsal
+        tensor_parallel_size: {ranks}
+    tandem_checkpoint_path: /srv/models/{"lab" if ranks < 2 else "lab-8-heads"}
+"""
+
+
 def write_files(lab: Lab) -> tuple[Path, Path]:
     """Write the Ansible inventory and the ssh configuration; their paths."""
     ssh_config, inventory = lab.directory / "ssh_config", lab.directory / "inventory" / "hosts.yml"
@@ -83,7 +97,5 @@ tandem:
     ansible_ssh_common_args: >-
       -o IdentitiesOnly=yes -o UserKnownHostsFile={lab.directory / "known_hosts"} -o StrictHostKeyChecking=yes
       -o ProxyCommand="{proxy(lab)}"
-    tandem_profile: rehearsal
-    tandem_checkpoint_path: /srv/models/lab
-""")
+{serving(len(lab.nodes()))}""")
     return inventory, ssh_config

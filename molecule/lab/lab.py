@@ -147,6 +147,12 @@ def words(arguments: argparse.Namespace) -> list[str]:
 CHANGES = (up, down, purge, power_on, power_off, reboot, change_cable)
 
 
+def node_count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_NODES:
+        raise argparse.ArgumentTypeError(f"{text!r}, wanted 1 to {MAX_NODES} (LAB_NODES or --nodes)")
+    return int(text)
+
+
 def parse(command_line: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -165,7 +171,13 @@ def parse(command_line: list[str]) -> argparse.Namespace:
     making = command(
         "up", up, "make the nodes, or start those that are off; prints where inventory and ssh_config are"
     )
-    making.add_argument("--nodes", type=int, default=2, choices=range(1, MAX_NODES + 1), help="default 2")
+    making.add_argument(
+        "--nodes",
+        type=node_count,
+        default=os.environ.get("LAB_NODES", "2"),  # a text, which is checked as one from the command line is
+        metavar="COUNT",
+        help="how many, all ranks of one group; default $LAB_NODES or %(default)s",
+    )
     making.add_argument(
         "--network",
         default=os.environ.get("LAB_NETWORK", NETWORKS[0]),

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write a small Llama checkpoint that really answers its prompt; every weight is set by hand here.
 
-    make_lab_model.py OUT_DIR [--defect count|loop|wrong]
+    make_lab_model.py OUT_DIR [--defect count|loop|wrong] [--heads 6|8]
 
 OUT_DIR gets model.safetensors (bfloat16), config.json (LlamaForCausalLM), generation_config.json
 and a tokenizer with DeepSeek-V4's special tokens.  Nothing is trained, downloaded or random: the
@@ -22,7 +22,8 @@ or of three and more (the two digits next to the operator are taken).  Defects, 
 count says "1. 2. 3." to everything, loop repeats one token, wrong says every number one too high.
 
 Shapes: hidden 480, 3 layers, 6 heads of 64 (no GQA), feed-forward 512, vocabulary padded to 1,024;
-all even, so TP=2 splits it.  5.4 million weights, 11 MB.  One residual dimension per feature,
+all even, so TP=2 splits it.  With 8 heads, of which the last two say nothing, TP=4 splits it too:
+the answers are the same.  5.4 million weights, 11 MB.  One residual dimension per feature,
 0 or 1 (`Net.dims` names them; 479 are used).
 
 Why it is exact in bfloat16:
@@ -252,10 +253,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--defect", choices=["count", "loop", "wrong"])
+    parser.add_argument("--heads", type=int, choices=[HEADS, 8], default=HEADS)
     arguments = parser.parse_args()
     out = arguments.out
     out.mkdir(parents=True, exist_ok=True)
-    ids, net = write_tokenizer(out), Net()
+    ids, net = write_tokenizer(out), Net(arguments.heads)
     set_features(net, ids)
     set_layers(net)
     set_logits(net, ids, arguments.defect)
@@ -267,8 +269,8 @@ def main():
         "hidden_size": H,
         "intermediate_size": FF,
         "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": HEADS,
+        "num_attention_heads": arguments.heads,
+        "num_key_value_heads": arguments.heads,
         "head_dim": HEAD_DIM,
         "vocab_size": VOCAB,
         "max_position_embeddings": CONTEXT,

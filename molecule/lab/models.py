@@ -1,7 +1,8 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's checkpoints: the good one and its defective twins, made once and laid into every node."""
+"""The lab's checkpoints: the good one, its defective twins and one that four ranks can share, made once and laid into
+every node."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ VARIANTS = {
     "lab-count": ["--defect", "count"],
     "lab-loop": ["--defect", "loop"],
     "lab-wrong": ["--defect", "wrong"],
+    "lab-8-heads": ["--heads", "8"],
 }
 
 

@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         args = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]
-        group, self._mends = args["group"], args["mends"]
+        group, tried, self._mends = args["group"], args["tried"], args["mends"]
         hostvars, me = task_vars["hostvars"], task_vars["inventory_hostname"]
         hosts = list(task_vars["groups"].get(group, []))
         problem = self._no_rank(me, group, hosts, hostvars)
@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
         nodes = {host: self._node(hostvars[host]) for host in hosts}
         given = {host: planning.public(hostvars[host]) for host in hosts}
         try:
-            made = planning.make(group, hosts, given, nodes)
+            made = planning.make(group, hosts, given, nodes, tried)
         except PlanError as error:
             return {**result, "failed": True, "msg": str(error)}
         effective, findings, profile = made.effective, made.findings, made.profile
@@ -48,16 +48,17 @@ class ActionModule(ActionBase):
         ranks, plan = made.ranks, made.plan
         rank = ranks[hosts.index(me)]
         path = effective[hosts[0]]["tandem_checkpoint_path"] or profile["checkpoint"]["path"]
-        if rank.number == 0 and made.changed:
+        if rank.number == 0 and made.changed and not tried:
             self._display.display(overridden_text(profile["name"], made.changed))
         told = mending.text(looked, self._task.check_mode)
-        if rank.number == 0 and told:
+        if rank.number == 0 and told and not tried:
             self._display.display(told)
         result.update(
             changed=False,
             plan=node_plan(group, ranks, rank, plan, profile),
             profile=profile,
             overridden=[dict(zip(("key", "was", "now"), each, strict=True)) for each in made.changed],
+            overrides=made.overrides,
             checkpoint_path=path,
             engine_yaml=engine_config.engine_yaml(
                 {**profile["engine"]["flags"], "tensor-parallel-size": profile["tensor_parallel_size"]},

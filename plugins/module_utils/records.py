@@ -21,6 +21,7 @@ STATE = "var/lib/tandem"
 _HISTORY_BYTES = 1 << 16
 CIRCUMSTANCES = ("driver", "kernel", "boot_options")
 OUTCOMES = ("proven", "rejected", "unproven", "stopped")  # the last two are remembered in the history only
+OF_TRIALS = ("right", "wrong")  # of a point of tune.yml: in the history only, and never proven or rejected
 
 
 def read_json(path: Path) -> dict | None:

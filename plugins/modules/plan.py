@@ -27,6 +27,12 @@ options:
         stop it as well, and the others are told with the role that mends them.
     type: bool
     default: false
+  tried:
+    description:
+      - Laid over C(tandem_profile_overrides) of the inventory, map by map. A value of null takes a key out. For a plan
+        of something else than the inventory wants, as C(tune.yml) makes it.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -57,6 +63,11 @@ overridden:
   type: list
   elements: dict
   sample: [{key: engine.flags.max-num-seqs, was: 2, now: 4}]
+overrides:
+  description: The same in the form of C(tandem_profile_overrides), with what was O(tried).
+  returned: success
+  type: dict
+  sample: {engine: {flags: {max-num-seqs: 4}}}
 checkpoint_path:
   description: Folder of the weights on every rank.
   returned: success
@@ -104,7 +115,11 @@ findings:
 
 from ansible.module_utils.basic import AnsibleModule
 
-ARGUMENTS = {"group": {"type": "str", "required": True}, "mends": {"type": "bool", "default": False}}
+ARGUMENTS = {
+    "group": {"type": "str", "required": True},
+    "mends": {"type": "bool", "default": False},
+    "tried": {"type": "dict", "default": {}},
+}
 
 
 def main() -> None:

@@ -24,19 +24,21 @@ attributes:
     support: none
 options:
   event:
-    description: What was done.
+    description: What was done. V(tune) is a trial, which is remembered in the history alone, whatever came of it.
     type: str
     required: true
-    choices: [rollout, proof, rollback, start, stop]
+    choices: [rollout, proof, rollback, start, stop, tune]
   digest:
     description: The release.
     type: str
     required: true
   outcome:
-    description: Whether it was proven, rejected or neither, or was stopped by an operator.
+    description:
+      - Whether it was proven, rejected or neither, or was stopped by an operator.
+      - A trial is V(right), V(wrong) or V(unproven).
     type: str
     required: true
-    choices: [proven, rejected, unproven, stopped]
+    choices: [proven, rejected, unproven, stopped, right, wrong]
   reason:
     description: Why, in a sentence or two.
     type: str
@@ -91,6 +93,22 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
 )
 
 ROOT = Path("/")
+TRIAL = "tune"
+
+
+def remember_trial(module: AnsibleModule, record: dict) -> None:
+    """Ends the module: a line of the history, and no record that a roll-out would go by."""
+    if record["outcome"] not in (*records.OF_TRIALS, "unproven"):
+        module.fail_json(
+            msg=f"A trial is not {record['outcome']}: it proves and rejects nothing for a roll-out."
+        )
+    line = {name: record[name] for name in ("digest", "outcome", "reason", "seconds")}
+    try:
+        if not module.check_mode:
+            records.note(ROOT, TRIAL, line)
+    except files.FilesError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=True, record=None, removed=[])
 
 
 def main() -> None:
@@ -99,10 +117,10 @@ def main() -> None:
             "event": {
                 "type": "str",
                 "required": True,
-                "choices": ["rollout", "proof", "rollback", "start", "stop"],
+                "choices": ["rollout", "proof", "rollback", "start", "stop", TRIAL],
             },
             "digest": {"type": "str", "required": True},
-            "outcome": {"type": "str", "required": True, "choices": list(records.OUTCOMES)},
+            "outcome": {"type": "str", "required": True, "choices": [*records.OUTCOMES, *records.OF_TRIALS]},
             "reason": {"type": "str", "required": True},
             "cases": {"type": "list", "elements": "dict", "default": []},
             "boot": {"type": "dict", "default": {}},
@@ -112,6 +130,8 @@ def main() -> None:
     )
     record = dict(module.params)
     event = record.pop("event")
+    if event == TRIAL:
+        remember_trial(module, record)
     runs_as = engine_state.runs_as(ROOT, engine_state.units())
     path = records.proof_path(ROOT, record["digest"], runs_as)
     removed: list[str] = []

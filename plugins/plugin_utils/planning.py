@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ PROFILES = PROFILE_FILES / "profiles"
 class Planned:
     """effective: every public variable of each host as it counts. profile and plan are None where they are unusable.
 
-    changed: what the overrides changed in the profile, as `profile.changes` tells it.
+    changed: what the overrides changed in the profile, as `profile.changes` tells it. overrides: the same, in the form
+    of `tandem_profile_overrides`.
     """
 
     effective: Mapping[str, Mapping[str, Any]]
@@ -35,6 +36,7 @@ class Planned:
     plan: GroupPlan | None
     findings: list[Finding]
     changed: Sequence[tuple[str, Any, Any]] = ()
+    overrides: Mapping = field(default_factory=dict)
 
 
 def public(values: Mapping) -> dict:
@@ -42,8 +44,16 @@ def public(values: Mapping) -> dict:
     return {name: values[name] for name in values if name.startswith(variables.PREFIX)}
 
 
-def make(group: str, hosts: Sequence[str], given: Mapping[str, Mapping], nodes: Mapping[str, Any]) -> Planned:
+def make(
+    group: str,
+    hosts: Sequence[str],
+    given: Mapping[str, Mapping],
+    nodes: Mapping[str, Any],
+    tried: Mapping | None = None,
+) -> Planned:
     """`given`: the tandem_* variables of each host; `nodes`: what node_info saw of it, None where nothing did.
+
+    `tried`: laid over the overrides of the inventory, for a plan of something else than it wants.
 
     PlanError where the controller cannot plan at all.
     """
@@ -51,7 +61,7 @@ def make(group: str, hosts: Sequence[str], given: Mapping[str, Mapping], nodes: 
     findings = list(variables.check(known, given))
     effective = {host: variables.effective(known, given[host]) for host in hosts}
     findings += variables.differing(effective)
-    profile = _profile(effective[hosts[0]], findings)
+    profile = _profile(effective[hosts[0]], findings, tried)
     ranks = [Rank(number, host, effective[host], nodes.get(host)) for number, host in enumerate(hosts)]
     if profile is None:
         return Planned(effective, ranks, None, None, findings)
@@ -61,14 +71,15 @@ def make(group: str, hosts: Sequence[str], given: Mapping[str, Mapping], nodes: 
         effective[hosts[0]]["tandem_profile"], PROFILES, effective[hosts[0]]["tandem_profiles"]
     )
     changed = list(profiles.changes(before, profile))
-    return Planned(effective, ranks, profile, plan, findings + plan.findings, changed)
+    overrides = profiles.difference(before, profile)
+    return Planned(effective, ranks, profile, plan, findings + plan.findings, changed, overrides)
 
 
-def _profile(values: Mapping, findings: list[Finding]) -> dict | None:
+def _profile(values: Mapping, findings: list[Finding], tried: Mapping | None) -> dict | None:
     name, own = values["tandem_profile"], values["tandem_profiles"] or {}
     schema = yaml.safe_load((PROFILE_FILES / "profile_schema.yml").read_text())
     try:
-        return profiles.load(name, PROFILES, values["tandem_profile_overrides"] or {}, schema, own)
+        return profiles.load(name, PROFILES, values["tandem_profile_overrides"] or {}, schema, own, tried)
     except profiles.UnknownProfile:
         findings.append(
             finding("plan.profile.unknown", name=name, known=", ".join([*profiles.names(PROFILES), *own]))

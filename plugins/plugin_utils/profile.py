@@ -46,6 +46,20 @@ def merged(base: Mapping, overrides: Mapping) -> dict:
     return result
 
 
+def difference(before: Mapping, after: Mapping) -> dict:
+    """The overrides that turn `before` into `after`; null takes out what `after` does not have."""
+    wanted: dict = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        if key not in before:
+            wanted[key] = value
+        elif isinstance(value, Mapping) and isinstance(before[key], Mapping):
+            if below := difference(before[key], value):
+                wanted[key] = below
+        elif value != before[key]:
+            wanted[key] = value
+    return wanted
+
+
 def changes(before: object, after: object, path: str = "") -> Iterator[tuple[str, object, object]]:
     """(key with dots, value before, value after) of everything that differs; None where it is not there."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -132,13 +146,18 @@ def problems(profile: Mapping, schema: Mapping) -> list[str]:
 
 
 def load(
-    name: str, folder: Path, overrides: Mapping, schema: Mapping, own: Mapping[str, Mapping] | None = None
+    name: str,
+    folder: Path,
+    overrides: Mapping,
+    schema: Mapping,
+    own: Mapping[str, Mapping] | None = None,
+    tried: Mapping | None = None,
 ) -> dict:
-    """The profile called `name`, overridden and checked.
+    """The profile called `name`, overridden and checked. `tried` is laid over the overrides.
 
     Raises UnknownProfile where there is none, ProfileError with all problems where it cannot be used.
     """
-    profile = merged(described(name, folder, own), overrides)
+    profile = merged(merged(described(name, folder, own), overrides), tried or {})
     found = problems(profile, schema) or nccl_library.problems(
         profile, folder.parents[2] / "runtime" / "files"
     )

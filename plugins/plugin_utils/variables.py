@@ -31,6 +31,8 @@ RANGES = {
     "tandem_fabric_peer_timeout_s": (1, 600),
     "tandem_power_clock_max_mhz": (0, 4000),
     "tandem_proof_total_timeout_s": (1, 86400),
+    "tandem_tune_draws": (1, 100),
+    "tandem_tune_max_tokens": (16, 16384),
 }
 # Values that no message shows.
 SECRET = frozenset({"tandem_checkpoint_token"})

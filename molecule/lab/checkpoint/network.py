@@ -13,6 +13,7 @@ import math
 from checkpoint.tensors import Tensor
 from checkpoint.words import CHAIN_WORDS, P
 
+# The six heads that a layer needs at most; a checkpoint may have more, which say nothing.
 H, FF, LAYERS, HEADS, HEAD_DIM, VOCAB = 480, 512, 3, 6, 64, 1024
 THETA, BIG = 1e12, 350.0
 MODULI = (4, 25, 9, 11)  # 4*25 = 100 for the low digits, 9*11 = 99 for the high
@@ -49,7 +50,7 @@ FEATURES = [
 class Net:
     """The tensors, the features by name, and helpers that write one head or one gate."""
 
-    def __init__(self):
+    def __init__(self, heads: int = HEADS):
         self.dims, self.used = {}, 0
         for name, n in FEATURES:
             self.dims[name] = range(self.used, self.used + n)
@@ -63,8 +64,8 @@ class Net:
         for token in range(VOCAB):
             self.embed[token, self.one] = BIG
         shapes = {
-            **dict.fromkeys("qkv", (HEADS * HEAD_DIM, H)),
-            "o": (H, HEADS * HEAD_DIM),
+            **dict.fromkeys("qkv", (heads * HEAD_DIM, H)),
+            "o": (H, heads * HEAD_DIM),
             "gate": (FF, H),
             "up": (FF, H),
             "down": (H, FF),
