@@ -33,6 +33,7 @@ SPARK = ["--python-platform", "aarch64-manylinux_2_35", "--python-version", "3.1
 UV_LISTS = {
     "uv": (HERE, CONTROLLER),
     "runtime": (HERE, CONTROLLER),
+    "report": (HERE, CONTROLLER),
     "dev": (HERE, CONTROLLER),
     "v4-flash-next": (ENGINES, SPARK),
     "nccl-cu13": (ENGINES, SPARK),

@@ -22,7 +22,7 @@ from .findings import Finding, finding, worst_first
 from .generation import Patience, check, findings_of
 from .proof import Conclusion, conclude, conclude_draft, conclude_recall, in_short
 from .proof_plan import DRAFT, LONG_CONTEXT, Draft, Plan, Recall
-from .questions import MAX_TOKENS, Question, draw_story
+from .questions import MAX_TOKENS, Question
 from .recall import depths, draw_recall
 from .sized_prompts import Prompts
 from .spec_decode import Counters, counters_of, report
@@ -33,6 +33,7 @@ Asked = tuple[list[dict[str, Any]], Conclusion]  # the cases of a round, and wha
 _MEASURE = (
     4  # the first long prompt has a quarter of the wanted tokens in characters, and tells how long a token is
 )
+_THINGS = "river lamp stone garden harbor engine clock bridge forest signal mirror window tower".split()
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,9 @@ class _Prover:
 
     def _draft(self, draft: Draft) -> Asked:
         """A longer text, and what was drafted and accepted from the first round to its end."""
-        story = Case(draw_story(self.rng), None, "open")
-        cases = self._check([Question(story, False, draft.max_tokens)])
+        things = self.rng.sample(_THINGS, 3)
+        prompt = "Write a long story about a {}, a {} and a {}.".format(*things)
+        cases = self._check([Question(Case(prompt, None, "open"), False, draft.max_tokens)])
         conclusion = conclude(cases)
         if conclusion.outcome != "proven":
             return cases, conclusion

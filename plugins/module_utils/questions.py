@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,6 @@ POSITIVE = (
 )
 
 
-_THINGS = "river lamp stone garden harbor engine clock bridge forest signal mirror window tower".split()
 # The longest answer by whether the model is to think, the thoughts included.
 MAX_TOKENS = {False: 64, True: 2048}
 
@@ -35,11 +33,6 @@ class Question:
     case: Case
     thinking: bool
     max_tokens: int
-
-
-def draw_story(rng: random.Random) -> str:
-    """A prompt for a long text, new each time; what repeats itself would be drafted well by a broken draft too."""
-    return "Write a long story about a {}, a {} and a {}.".format(*rng.sample(_THINGS, 3))
 
 
 def own_case(given: Mapping[str, Any]) -> Case:

@@ -45,7 +45,7 @@ options:
       boot: {description: What M(tandem.spark.engine_wait) returned., type: dict}
       warm_up: {description: What M(tandem.spark.engine_warmup) returned., type: dict}
       rounds: {description: What M(tandem.spark.engine_proof) returned., type: dict}
-      speed: {description: What M(tandem.spark.engine_speed) returned., type: dict}
+      speed: {description: What M(tandem.spark.serving_bench) returned., type: dict}
   verdict:
     description: What P(tandem.spark.rollout_verdict#filter) says of the step that failed. Empty where all are through.
     type: dict

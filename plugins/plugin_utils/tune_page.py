@@ -17,9 +17,8 @@ from ansible_collections.tandem.spark.plugins.plugin_utils import tune_search
 from ansible_collections.tandem.spark.plugins.plugin_utils.tune_points import EAGER, Matrix, Point
 from ansible_collections.tandem.spark.plugins.plugin_utils.tune_records import BEGUN
 
+SPEED = "tokens_per_s"
 Records = Mapping[Point, Mapping[str, Any]]
-# Which figure decides, of which number of streams.
-PREFERRED = {"aggregate": "tokens_per_s", "stream": "stream_tokens_per_s"}
 HEADINGS = (
     "cudagraph_mode",
     "draft",
@@ -29,7 +28,7 @@ HEADINGS = (
     "tok/s, one stream",
     "tok/s, all streams",
     "acceptance",
-    "steps/s",
+    "verify steps/s",
     "seconds",
 )
 _WAYS_OUT = (
@@ -57,7 +56,7 @@ def score(point: Point, record: Mapping[str, Any], prefer: str) -> float | None:
     if record.get("outcome") != "right":
         return None
     streams = point.max_num_seqs if prefer == "aggregate" else 1
-    return figure(record, streams, PREFERRED[prefer])
+    return figure(record, streams, SPEED)
 
 
 def best(found: Found) -> Point | None:
@@ -99,10 +98,10 @@ def _cells(point: Point, found: Found, chosen: Point | None) -> tuple[str, ...]:
     many = point.max_num_seqs
     right = record["outcome"] == "right"
     figures = (
-        _shown(figure(record, 1, "stream_tokens_per_s")),
-        _shown(figure(record, many, "tokens_per_s")),
+        _shown(figure(record, 1, SPEED)),
+        _shown(figure(record, many, SPEED)),
         _shown(figure(record, many, "acceptance"), ".1%"),
-        _shown(figure(record, 1, "steps_per_s")),
+        _shown(figure(record, 1, "verify_steps_per_s")),
     )
     seconds = _shown((record.get("seconds") or {}).get("all") or None, ".0f")
     # The throughput of nonsense is none, so it is not shown.
@@ -154,19 +153,9 @@ def remarks(found: Found) -> list[str]:
                 f"{row}: {', '.join(map(str, odd))} is not right although more is. The search assumes that this cannot "
                 "be; try every point with -e tandem_tune_every=true."
             )
-    disturbed = [point for point, record in records.items() if _disturbed(record)]
-    if disturbed:
-        told.append(
-            "Others asked the endpoint meanwhile, so the figures of these are too low: "
-            f"{'; '.join(map(str, disturbed))}."
-        )
     if best(found) is None:
         told.append("No point is right and measured, so nothing is offered.")
     return told
-
-
-def _disturbed(record: Mapping[str, Any]) -> bool:
-    return any(each.get("disturbed") for each in (record.get("speed") or {}).values())
 
 
 def snippet(found: Found) -> str | None:

@@ -42,14 +42,14 @@ def svg(found: tune_page.Found, title: str) -> bytes:
     if Figure is None:
         raise TuneError(
             "The controller's Python has no matplotlib, so there is no picture. Install it with "
-            "`pip install --require-hashes -r requirements/runtime.txt`, and run again: nothing is measured twice."
+            "`pip install --require-hashes -r requirements/report.txt`, and run again: nothing is measured twice."
         )
     with rc_context(_STYLE):
         figure = Figure(figsize=(11, 5), layout="constrained")
         left, right = figure.subplots(1, 2)
         figure.suptitle(title)
-        _panel(left, found, "all streams together", "tokens_per_s", many=True)
-        _panel(right, found, "one stream", "stream_tokens_per_s", many=False)
+        _panel(left, found, "all streams together", many=True)
+        _panel(right, found, "one stream", many=False)
         handles, labels = left.get_legend_handles_labels()
         if handles:
             figure.legend(
@@ -60,7 +60,7 @@ def svg(found: tune_page.Found, title: str) -> bytes:
     return text.getvalue()
 
 
-def _panel(axes: Any, found: tune_page.Found, title: str, name: str, *, many: bool) -> None:
+def _panel(axes: Any, found: tune_page.Found, title: str, *, many: bool) -> None:
     axes.set_title(title, fontsize="medium")
     axes.set_xlabel("max_num_seqs")
     axes.set_ylabel("tok/s")
@@ -69,12 +69,12 @@ def _panel(axes: Any, found: tune_page.Found, title: str, name: str, *, many: bo
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(ScalarFormatter())
     for number, row in enumerate(found.matrix.rows):
-        points = _right(found, row, name, many)
+        points = _right(found, row, many)
         look = {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
         axes.plot(list(points), list(points.values()), label=_label(row), **look)
     _crosses(axes, found)
     chosen = tune_page.best(found)
-    if chosen and (speed := _right(found, chosen.row, name, many).get(chosen.max_num_seqs)):
+    if chosen and (speed := _right(found, chosen.row, many).get(chosen.max_num_seqs)):
         ring = {"s": 220, "facecolors": "none", "edgecolors": "#222222", "linewidths": 1.5, "zorder": 5}
         axes.scatter([chosen.max_num_seqs], [speed], label="chosen", **ring)
     axes.set_ylim(bottom=0)
@@ -82,12 +82,12 @@ def _panel(axes: Any, found: tune_page.Found, title: str, name: str, *, many: bo
     axes.set_xlim(found.matrix.sequences[0] / margin, found.matrix.sequences[-1] * margin)
 
 
-def _right(found: tune_page.Found, row: Row, name: str, many: bool) -> dict[int, float]:
+def _right(found: tune_page.Found, row: Row, many: bool) -> dict[int, float]:
     """{max_num_seqs: speed} of a row's points that are right and measured."""
     speeds = {}
     for sequences in found.matrix.sequences:
         record = found.records.get(Point(row, sequences)) or {}
-        speed = tune_page.figure(record, sequences if many else 1, name)
+        speed = tune_page.figure(record, sequences if many else 1, tune_page.SPEED)
         if record.get("outcome") == "right" and speed is not None:
             speeds[sequences] = speed
     return speeds

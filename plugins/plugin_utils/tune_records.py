@@ -117,7 +117,7 @@ def judged(raw: Mapping[str, Any], verdict: Mapping[str, str]) -> dict[str, Any]
     raw: what the steps returned, by step: plan, release, switch, boot, warm_up, rounds, speed; empty or missing where a
     step was not reached. verdict: what rollout_verdict says of the step that failed, empty where all are through.
     """
-    speed, rounds = raw.get("speed") or {}, raw.get("rounds") or {}
+    rounds = raw.get("rounds") or {}
     stage = _stage(raw)
     outcome, reason = "right", (rounds.get("conclusion") or {}).get("reason") or "every step is through"
     if verdict:
@@ -125,16 +125,15 @@ def judged(raw: Mapping[str, Any], verdict: Mapping[str, str]) -> dict[str, Any]
         reason = verdict["reason"]
     if stage == "plan" and (raw.get("plan") or {}).get("findings"):
         outcome = "refused"
-    cases = [*(rounds.get("cases") or []), *(speed.get("cases") or [])]
     return {
         "outcome": outcome,
         "stage": stage if verdict else "done",
         "reason": " ".join(str(reason).split()),
-        "degenerate": any(case.get("verdict") == "degenerate" for case in cases),
+        "degenerate": "degenerate" in _verdicts(raw),
         "digest": (raw.get("release") or {}).get("digest"),
         "overrides": (raw.get("plan") or {}).get("overrides") or {},
         "seconds": _seconds(raw),
-        "speed": {str(each["streams"]): each for each in speed.get("points") or []},
+        "speed": _speed(raw.get("speed") or {}),
         "raw": {name: value for name, value in raw.items() if name not in ("plan", "release")},
     }
 
@@ -156,8 +155,26 @@ def _stage(raw: Mapping[str, Any]) -> str:
     return "measuring" if proven else "proof"
 
 
+def _verdicts(raw: Mapping[str, Any]) -> set[str]:
+    """What the judge said of any text of the proof and of the bench."""
+    cases = (raw.get("rounds") or {}).get("cases") or []
+    streams = (stream for draw in (raw.get("speed") or {}).get("draws") or [] for stream in draw["streams"])
+    return {each["verdict"] for each in (*cases, *streams)}
+
+
+def _speed(bench: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """{streams: {figure: median over the draws that count}} of what serving_bench returned."""
+    return {
+        str(row["concurrency"]): {
+            name: spread["median"] if spread else None for name, spread in row["figures"].items()
+        }
+        for row in bench.get("summaries") or []
+        if row["void"] is None
+    }
+
+
 def _seconds(raw: Mapping[str, Any]) -> dict[str, float]:
-    """How long each step took; down is all of it from the first stop on, without what the playbook does between."""
+    """How long each step took; `all` is their sum, without what the playbook does between them."""
     switch = (raw.get("switch") or {}).get("seconds") or {}
     phases = (raw.get("warm_up") or {}).get("phases") or []
     parts = {
@@ -165,6 +182,6 @@ def _seconds(raw: Mapping[str, Any]) -> dict[str, float]:
         "start": switch.get("started", 0) + (raw.get("boot") or {}).get("seconds", 0),
         "warm_up": sum(phase.get("seconds", 0) for phase in phases),
         "proof": (raw.get("rounds") or {}).get("seconds", 0),
-        "measuring": (raw.get("speed") or {}).get("seconds", 0),
+        "measuring": sum(draw["seconds"] for draw in (raw.get("speed") or {}).get("draws") or []),
     }
     return {**{name: round(value, 1) for name, value in parts.items()}, "all": round(sum(parts.values()), 1)}

@@ -18,10 +18,10 @@ MATRIX = Matrix((FULL, NONE), (2, 8, 16))
 WAYS_OUT = "Two ways out are known: eager mode"
 
 
-def right(sequences, alone, together, **more):
+def right(sequences, alone, together):
     speed = {
-        "1": {"streams": 1, "tokens_per_s": alone - 1, "stream_tokens_per_s": alone, "steps_per_s": 13.5},
-        str(sequences): {"streams": sequences, "tokens_per_s": together, "acceptance": 0.901, **more},
+        "1": {"tokens_per_s": alone, "verify_steps_per_s": 13.5},
+        str(sequences): {"tokens_per_s": together, "acceptance": 0.901},
     }
     flags = {"max-num-seqs": sequences}
     return {"outcome": "right", "speed": speed, "seconds": {"all": 384.5}, "reason": "5 of 5",
@@ -109,7 +109,6 @@ def test_a_point_of_another_matrix_is_not_chosen():
         ({Point(FULL, 16): {"outcome": "unproven", "reason": "lost"}}, ["unproven: lost"], []),
         ({Point(FULL, 16): {"outcome": "begun"}}, ["never ended: no reason was kept"], []),
         ({Point(FULL, 8): right(8, 1.0, 2.0), Point(FULL, 2): wrong()}, ["2 is not right although more is"], []),
-        ({Point(FULL, 8): right(8, 1.0, 2.0, disturbed=True)}, ["Others asked the endpoint meanwhile"], []),
         ({Point(FULL, 8): {"outcome": "right"}}, ["nothing is offered"], []),
         ({}, ["nothing is offered", "its turn has not come"], []),
     ],

@@ -26,9 +26,21 @@ PROVEN = {
     "seconds": 60.0,
     "cases": [{"verdict": "correct"}],
 }
-FAST = {
-    "points": [{"streams": 1, "tokens_per_s": 55.0}, {"streams": 16, "tokens_per_s": 269.0}],
-    "seconds": 40.0,
+
+
+def row(streams, tokens_per_s, void=None):
+    figures = {"tokens_per_s": {"low": 1.0, "median": tokens_per_s, "high": 999.0}, "acceptance": None}
+    return {"concurrency": streams, "void": void, "figures": figures}
+
+
+def draw(seconds, verdict):
+    return {"seconds": seconds, "void": None, "streams": [{"verdict": "correct"}, {"verdict": verdict}]}
+
+
+FAST = {"summaries": [row(1, 55.0), row(16, 269.0)], "draws": [draw(30.0, "correct"), draw(10.0, "correct")]}
+NONSENSE_MEANWHILE = {
+    "summaries": [row(1, 55.0), row(16, 300.0, "1 of 16 texts are degenerate")],
+    "draws": [draw(1.0, "correct"), draw(9.0, "degenerate")],
 }
 REJECTED = {"outcome": "rejected", "reason": "16 of 16\n answers degenerate"}
 LOST = {"outcome": "unproven", "reason": "spark-b was lost"}
@@ -38,7 +50,7 @@ def test_a_point_that_went_all_the_way():
     record = records.judged({**UP, "rounds": PROVEN, "speed": FAST}, {})
     assert (record["outcome"], record["stage"], record["reason"]) == ("right", "done", "5 of 5")
     assert record["overrides"] == PLAN["overrides"] and record["digest"] == "0123456789abcdef"
-    assert record["speed"]["16"]["tokens_per_s"] == 269.0 and not record["degenerate"]
+    assert record["speed"]["16"] == {"tokens_per_s": 269.0, "acceptance": None} and not record["degenerate"]
     parts = {"stop": 3.0, "start": 201.0, "warm_up": 80.5, "proof": 60.0, "measuring": 40.0}
     assert record["seconds"] == {**parts, "all": 384.5}
 
@@ -67,7 +79,7 @@ NONSENSE = {
         (UP, LOST, "unproven", "nccl", False),
         ({**UP, "rounds": NONSENSE}, REJECTED, "wrong", "proof", True),
         (
-            {**UP, "rounds": PROVEN, "speed": {"cases": NONSENSE["cases"]}},
+            {**UP, "rounds": PROVEN, "speed": NONSENSE_MEANWHILE},
             REJECTED,
             "wrong",
             "measuring",
@@ -155,3 +167,8 @@ def test_a_disk_that_refuses_is_told(tmp_path):
     with pytest.raises(TuneError, match="could not be written"):
         records.write(tmp_path / "file" / "folder", POINT, {"outcome": "right"})
     assert records.read(tmp_path / "missing").records == {}
+
+
+def test_what_does_not_count_has_no_speed():
+    record = records.judged({**UP, "rounds": PROVEN, "speed": NONSENSE_MEANWHILE}, REJECTED)
+    assert list(record["speed"]) == ["1"]
