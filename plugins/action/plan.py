@@ -51,7 +51,7 @@ class ActionModule(ActionBase):
         if rank.number == 0 and made.changed and not tried:
             self._display.display(overridden_text(profile["name"], made.changed))
         told = mending.text(looked, self._task.check_mode)
-        if rank.number == 0 and told and not tried:
+        if rank.number == 0 and told:
             self._display.display(told)
         result.update(
             changed=False,
