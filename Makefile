@@ -83,7 +83,7 @@ profiles: env ## write docs/profiles.md anew from the profiles
 	python docs/profiles.py
 
 recovery: env ## write the table of docs/recovery.md anew from what the last `make faults` measured
-	python docs/recovery.py
+	python docs/recovery.py $(or $(LAB_DIR),/var/lib/tandem-lab)/recovery.json
 
 flags: env ## write anew which flags each release of vLLM knows, asked of its own parser (5 GB in ~/.cache/tandem)
 	PYTHONPATH=collections python tests/engine_cli/engine.py
