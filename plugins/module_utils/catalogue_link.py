@@ -73,6 +73,12 @@ ENTRIES = {
         "{peer} did not take part in {test} on {hca} within {seconds} s; the rest was not measured",
         "Run playbooks/measure.yml on all ranks at once (no --limit), and read what it said of the other rank",
     ),
+    "link.rank.runs": Entry(
+        "error",
+        "node",
+        "{units} runs here: a measurement would take its link and be slowed by it",
+        "Stop the group first (playbooks/stop.yml)",
+    ),
     "link.peer.unmeasured": Entry(
         "error",
         "node",

@@ -107,11 +107,10 @@ def check(wish: Wish) -> dict[str, Any]:
     """{rails[], points[], findings[]} of this rank. LinkError where nothing can be said, or nothing may be measured."""
     if wrong := problems(wish):
         raise LinkError("; ".join(wrong) + ".")
-    if up := engine_state.running() if wish.measure or wish.fit else ():
-        raise LinkError(
-            f"{' and '.join(up)} runs here: the measurement would take its link and be slowed by it. "
-            "Stop the group first (playbooks/stop.yml)."
-        )
+    up = engine_state.running() if wish.measure or wish.fit else ()
+    busy = [finding("link.rank.runs", units=" and ".join(up))] if up else []
+    if busy and wish.measure:
+        raise LinkError(f"{busy[0].summary}. {busy[0].remedy}.")
     plan = read_plan()
     try:
         planned = fabric_env.planned_rails(plan)
@@ -130,7 +129,7 @@ def check(wish: Wish) -> dict[str, Any]:
     points: list[link.Point] = []
     if wish.measure or wish.fit:
         # Only where every rail is fit for it: both ranks must walk through the same tests.
-        forbidden = _forbids(states, indices)
+        forbidden = [*busy, *_forbids(states, indices)]
         notes += forbidden
         broken = any(note.id.startswith(("fabric.peer", "fabric.rail")) for note in notes)
         if wish.measure and not forbidden and not broken:

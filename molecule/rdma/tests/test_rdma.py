@@ -45,9 +45,9 @@ def mapped(address: str) -> str:
     return f"0000:0000:0000:0000:0000:ffff:{first:02x}{second:02x}:{third:02x}{fourth:02x}"
 
 
-def carries(of_head: int, of_worker: int, rail: str = FIRST) -> bool:
+def carries(of_head: int, of_worker: int, rail: str = FIRST, limit_s: int = 90) -> bool:
     """Does ib_write_bw from the worker to the head, each with its index, come to a result?"""
-    words = f"timeout 90 ib_write_bw -F -d {HCAS[rail]} -p {PORT} -s 4096 -n 100 --report_gbits"
+    words = f"timeout {limit_s} ib_write_bw -F -d {HCAS[rail]} -p {PORT} -s 4096 -n 100 --report_gbits"
     waiting = ["exec", HEAD, "--", "sh", "-c", f"{words} -x {of_head}"]
     server = subprocess.Popen(
         [sys.executable, str(hands.LAB_PROGRAM), *waiting],
@@ -141,7 +141,8 @@ def test_a_table_that_moved(what):
         assert new != old, what
         assert address_at(WORKER, old) != mapped(planned(WORKER)[FIRST]["address"])
         assert carries(partner, new), f"{what}: index {new} that `tandem fabric` chose does not carry"
-        assert not carries(partner, old), f"{what}: index {old} of before still carries"
+        # Whoever gets no answer asks for long. What carries does so in a tenth of this time.
+        assert not carries(partner, old, limit_s=40), f"{what}: index {old} of before still carries"
     finally:
         undo(WORKER, back)
     assert chosen(WORKER) == old and carries(partner, old)
@@ -203,7 +204,7 @@ def test_the_rdma_mtu_follows_the_interface_and_a_start_is_refused_meanwhile():
         assert active_mtus(WORKER) == {HCAS[FIRST]: 1024, HCAS[SECOND]: 4096}
         said = shell(WORKER, "tandem fabric --env --output /run/fabric.env 2>&1", check=False)
         assert f"{FIRST} has MTU 1500; wanted 9000" in said
-        run = play(*MEASURE, "-e", "tandem_fabric_peer_timeout_s=20")
+        run = play(*MEASURE, "-e", "tandem_fabric_peer_timeout_s=5")
         # One end is enough, and nothing is measured: its peer would wait for it. virtio takes frames that are larger
         # than its MTU, which a card does not; the scenarios of the rails show what the peer sees then.
         assert run.code != 0 and f"{FIRST} has MTU 1500, wanted 9000" in run.text, run.text
