@@ -128,8 +128,4 @@ faults: env ## everything that breaks in a pair that serves, and how it comes ba
 	LAB=$(or $(LAB),tandem)-faults TANDEM_TESTS='long or not long' molecule test --scenario-name faults
 
 test-all: export TANDEM_TESTS := long or not long
-<<<<<<< HEAD
-test-all: test rails driver faults ## the same with the tests that take long (root, for the lab)
-=======
-test-all: test rails rdma driver ## the same with the tests that take long (root, for the lab)
->>>>>>> 3f74c81 (A rank that runs is one finding among those that forbid a measurement; rdma is part of test-all)
+test-all: test rails rdma driver faults ## the same with the tests that take long (root, for the lab)
