@@ -8,7 +8,9 @@ One thread for each core: hashlib lets go of the interpreter while it hashes, so
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import mmap
 import os
 import threading
 import time
@@ -21,6 +23,9 @@ from .progress import GIB, at_the_end, on_the_way
 
 SAY_EVERY_S = 5.0
 CHUNK_BYTES = 1 << 20
+WINDOW_BYTES = 8 << 20
+_MADV_POPULATE_READ = 22  # linux/mman.h
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class TooSlow(Exception):
@@ -89,10 +94,11 @@ def new_digest(kind: str, size: int) -> Any:
 
 def _hash(path: Path, kind: str, size: int, stop: threading.Event, count: Callable[[int], None]) -> str:
     digest = new_digest(kind, size)
-    buffer = bytearray(CHUNK_BYTES)
-    view = memoryview(buffer)
-    done = 0
     with open(path, "rb", buffering=0) as stream:
+        done = _mapped(stream, digest, stop, count)
+        buffer = bytearray(CHUNK_BYTES)
+        view = memoryview(buffer)
+        stream.seek(done)
         while not stop.is_set() and (length := stream.readinto(buffer)):
             digest.update(view[:length])
             done += length
@@ -100,3 +106,36 @@ def _hash(path: Path, kind: str, size: int, stop: threading.Event, count: Callab
         # What was read once shall not take the memory that the engine needs; on a Spark it is the GPU's too.
         os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return digest.hexdigest()
+
+
+def _mapped(stream: Any, digest: Any, stop: threading.Event, count: Callable[[int], None]) -> int:
+    """Hashes a file where the kernel has it, which saves a tenth of the time; returns how far that went.
+
+    A page that the disk does not give would end the process, so each window is asked for first by a call that only
+    fails. What is left then, or on a kernel before 5.14, is for an ordinary read, whose error has a name.
+    """
+    size = os.fstat(stream.fileno()).st_size
+    if size < WINDOW_BYTES:
+        return 0
+    with mmap.mmap(
+        stream.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+    ) as pages:
+        window = ctypes.c_char.from_buffer(pages)
+        address = ctypes.addressof(window)
+        view = memoryview(pages)
+        try:
+            for at in range(0, size, WINDOW_BYTES):
+                length = min(WINDOW_BYTES, size - at)
+                os.posix_fadvise(stream.fileno(), at + length, 2 * WINDOW_BYTES, os.POSIX_FADV_WILLNEED)
+                # Not mmap's own madvise, which keeps the interpreter for as long as the disk takes.
+                asked = _LIBC.madvise(
+                    ctypes.c_void_p(address + at), ctypes.c_size_t(length), _MADV_POPULATE_READ
+                )
+                if stop.is_set() or asked:
+                    return at
+                digest.update(view[at : at + length])
+                count(at + length)
+            return size
+        finally:
+            view.release()
+            del window

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 from contextlib import redirect_stdout
 from dataclasses import asdict
@@ -177,6 +178,37 @@ def slow(monkeypatch):
         return real(*arguments)
 
     monkeypatch.setattr(file_hashes, "_hash", wait)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 3 * 4096 + 5])
+@pytest.mark.parametrize("fails_at", [None, 0, 1, 2])
+@pytest.mark.parametrize("kind", ["sha256", "git"])
+def test_bytes_are_hashed_where_the_kernel_has_them_or_read(tmp_path, monkeypatch, size, fails_at, kind):
+    """A window that cannot be had in place, or a kernel that cannot say so, leaves the rest to an ordinary read."""
+    content = bytes(number % 251 for number in range(size))
+    (tmp_path / "a").write_bytes(content)
+    asked = []
+
+    class Libc:
+        def madvise(self, address, length, _advice):
+            asked.append(length.value)
+            return -1 if len(asked) - 1 == fails_at else 0
+
+    monkeypatch.setattr(file_hashes, "WINDOW_BYTES", 4096)
+    monkeypatch.setattr(file_hashes, "_LIBC", Libc())
+    counts = []
+    digest = file_hashes._hash(tmp_path / "a", kind, size, threading.Event(), counts.append)
+    assert digest == (hashlib.sha256(content).hexdigest() if kind == "sha256" else git_hash(content))
+    assert counts[-1:] == ([size] if size else [])
+    windows = -(-size // 4096) if size >= 4096 else 0
+    assert len(asked) == (windows if fails_at is None else min(windows, fails_at + 1))
+
+
+def test_the_kernel_itself_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_hashes, "WINDOW_BYTES", 1 << 20)
+    (tmp_path / "a").write_bytes(os.urandom(1 << 20) * 3)
+    wanted = hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest()
+    assert file_hashes._hash(tmp_path / "a", "sha256", 3 << 20, threading.Event(), [].append) == wanted
 
 
 def test_hashing_ends_in_its_time(tmp_path, monkeypatch):
