@@ -78,4 +78,14 @@ ENTRIES = {
         "apt-get install {packages}",
         fixed_by="node",
     ),
+    "host.pcie.fatal": Entry(
+        "error",
+        "node",
+        "PCIe lost a device in this boot, which took what used it along",
+        "See with `lspci` and `ibv_devices` whether it is there. Where the network card is gone or came back, stop the "
+        "engine on all ranks and reboot this node: starting the engine again helps nothing. If it comes again, take "
+        "the power away for a minute and compare firmware",
+        source="field reports of two-Spark owners: both functions of a card gone, and an API that hung with them",
+        lasts="boot",
+    ),
 }

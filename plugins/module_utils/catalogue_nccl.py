@@ -150,6 +150,12 @@ ENTRIES = {
         "If it stays so, look at the other ranks: one is missing, stuck or of another configuration",
         scope="group",
     ),
+    "nccl.queue.other_network": _warning(
+        "The engine's message queue is on another network than the ranks' first contact",
+        "Set VLLM_HOST_IP and GLOO_SOCKET_IFNAME of each rank to its first rail, as `tandem fabric --env` gives them; "
+        "the queue would go over the management network",
+        FIELD,
+    ),
     # -- what a running engine was given of its node ------------------------------------------------------------------
     "nccl.process.no_rdma": _warning(
         "Pid {pid} ({name}) {where} sees no /dev/infiniband, so its NCCL has no RDMA",
@@ -165,6 +171,17 @@ ENTRIES = {
         "{variable}={value} of {who} names {absent}, which this node has not",
         "Take it out, or write this node's own (`ip -br link`), then make the container or unit anew. An image may "
         "bring the names of its author's machine",
+        FIELD,
+    ),
+    "nccl.process.gid_index": _warning(
+        "NCCL_IB_GID_INDEX={value} of {who} is no GID index: NCCL reads {read}",
+        "Take it out of the environment and make the container or unit anew; index 0 is the link-local entry",
+        "NVIDIA/nccl src/misc/param.cc",
+    ),
+    "nccl.process.hca": _warning(
+        "NCCL_IB_HCA={value} of {who} takes no RDMA device of this node, which has {found}",
+        "Name those of the rails, with = before the first, and make the container or unit anew. Names differ between "
+        "nodes and cages",
         FIELD,
     ),
     "nccl.process.beside": _warning(

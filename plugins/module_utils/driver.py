@@ -265,7 +265,7 @@ def _memory(
 
 
 def _journal() -> str | None:
-    argv = ["journalctl", "--dmesg", "--boot", "--no-pager", "--output=cat", "--grep=NVRM|DOE"]
+    argv = ["journalctl", "--dmesg", "--boot", "--no-pager", "--output=cat", "--grep=NVRM|DOE|AER|mlx5"]
     answer = commands.ask(argv, timeout_s=15)
     # journalctl ends with 1 where no line matches; that is an answer too, but not without any journal.
     return answer.out if answer.rc in (0, 1) else None

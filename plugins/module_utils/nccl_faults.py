@@ -43,6 +43,12 @@ FAULTS = tuple(
         ),
         ("nccl.peer.closed", r"Connection closed by remote peer|NCCL WARN .*Connection reset by peer"),
         ("nccl.cuda", r"NCCL WARN .*Cuda failure"),
+        # vLLM's line of the head; one node alone needs no queue on a rail. Networks are told apart by the first three
+        # octets, since no prefix is known here.
+        (
+            "nccl.queue.other_network",
+            r"master_addr=(?!127\.)(\d+\.\d+\.\d+)\.\d+, mq_connect_ip=(?!\1\.)[\d.]+ \(local\)(?!.* world_size=1\b)",
+        ),
         ("nccl.watchdog", r"Watchdog caught collective operation timeout"),
         ("nccl.warning", r"NCCL WARN "),
     )

@@ -28,7 +28,7 @@ _MARK = re.compile(r"NCCL (?:INFO|WARN|TRACE|CALL|ABORT) ")
 _ORIGIN = re.compile(r"([\w.-]{1,64}):(\d{1,9}):\d{1,9} (?:\[-?\d+\] )?(?:\S+:\d+ (?:\(\w+\) )?)?$")
 _OUTER = re.compile(r"\((?:pid=|[\w-]+ pid=)(\d{1,9})(?:, ip=([^\s)]{1,64}))?\)")
 _WORTH = re.compile(
-    r"NCCL|nccl|NET/|ibv_|ld\.so|Channel |Connected all rings|Launching vLLM|non-default args|systemd\["
+    r"NCCL|nccl|NET/|ibv_|ld\.so|Channel |Connected all rings|mq_connect_ip|Launching vLLM|non-default args|systemd\["
 )
 _BOOT = re.compile(r"Launching vLLM \(v|non-default args: |systemd\[\d+\]: Started ")
 

@@ -87,6 +87,15 @@ def parse_gid_index(value: str | int | None) -> int | None:
     return int(text)
 
 
+def strtoll(text: str) -> int:
+    """C's strtoll(text, …, 0), which NCCL reads its numbers with: hexadecimal, octal and decimal, 0 for a word."""
+    match = re.match(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", text)
+    if not match:
+        return 0
+    base = 16 if match[2][:2] in ("0x", "0X") else 8 if match[2].startswith("0") else 10
+    return int(match[1] + match[2], base)
+
+
 def choose_gid(gids: Sequence[Gid], address_range: ipaddress.IPv4Network) -> int:
     """The index that NCCL takes with NCCL_IB_GID_INDEX unset, AF_INET, this range and RoCE version 2.
 

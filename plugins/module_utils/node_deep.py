@@ -33,7 +33,7 @@ from . import (
     status_text,
 )
 from .engine_log import read_log
-from .findings import Finding
+from .findings import Finding, finding
 from .kernel_files import Tree
 from .node_question import Part, Question
 
@@ -53,6 +53,10 @@ def driver_part(question: Question) -> Part:
     """What driver_info returns."""
     look = driver.look(question.root, question.kernel_log)
     verdict, notes = driver_judgement.judge(look)
+    if (
+        look.log and look.log.pcie
+    ):  # told here, since one look at the kernel's log is enough; no fault of the driver
+        notes.append(finding("host.pcie.fatal", evidence=look.log.pcie))
     return {"driver": {**look.as_dict(), "verdict": verdict}}, notes
 
 

@@ -195,11 +195,11 @@ def of_environment(
     try:
         nccl_rules.parse_gid_index(index or None)
     except ValueError:
-        yield finding("fabric.gid.index_invalid", value=index, evidence=who)
+        yield finding("nccl.process.gid_index", value=index, who=who, read=nccl_rules.strtoll(index))
     selector = environment.get("NCCL_IB_HCA", "")
     if selector and ports and not any(nccl_rules.parse_selector(selector).takes(*port) for port in ports):
         found = ", ".join(dict.fromkeys(hca for hca, _port in ports))
-        yield finding("fabric.hca.not_found", selector=selector, found=found, evidence=who)
+        yield finding("nccl.process.hca", value=selector, who=who, found=found)
 
 
 def _interfaces(name: str, value: str) -> list[str]:

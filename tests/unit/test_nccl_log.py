@@ -214,6 +214,7 @@ WARN = "spark-a:501:777 [0] misc/ibvwrap.cc:309 NCCL WARN "
         (WARN + "socketProgress: Connection closed by remote peer spark-b<41000>", "nccl.peer.closed"),
         (WARN + "Cuda failure 'out of memory'", "nccl.cuda"),
         (WARN + "NET/IB : rocep1s0f0:1 Got non-fatal async event: port error(10)", "nccl.device.event"),
+        ("DP group leader: node_rank=0, node_rank_within_dp=0, master_addr=192.168.177.1, mq_connect_ip=10.0.5.7 (local), world_size=2, local_world_size=1", "nccl.queue.other_network"),
         ("[rank0]:[E1129 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)", "nccl.watchdog"),
         (WARN + "something that nobody has met", "nccl.warning"),
         (WARN.replace("[0] misc/ibvwrap.cc:309 ", "[0] misc/ibvwrap.cc:309 (pid_t) ") + "new form", "nccl.warning"),
@@ -225,6 +226,19 @@ def test_errors_and_what_they_mean(line, expected):
     (note,) = [note for note in judge(log) if note.id == expected]
     assert note.evidence in line and note.remedy
     assert log.as_dict()["errors"][0]["remedy"] == note.remedy
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "node_rank=0, master_addr=192.168.177.1, mq_connect_ip=192.168.177.1 (local), world_size=2",
+        "node_rank=0, master_addr=169.254.7.1, mq_connect_ip=169.254.7.1 (local), world_size=2",
+        "node_rank=0, master_addr=127.0.0.1, mq_connect_ip=10.0.5.7 (local), world_size=1, local_world_size=1",
+        "node_rank=0, master_addr=192.168.177.1, mq_connect_ip=10.0.5.7 (local), world_size=1",
+    ],
+)
+def test_a_message_queue_in_its_place(line):
+    assert read_log([line]).errors == []
 
 
 def test_the_path_of_an_ignored_preload_is_told():

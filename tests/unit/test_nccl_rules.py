@@ -82,3 +82,21 @@ def test_what_nccl_chooses_by_itself(slots, chosen):
         kind = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}[slot.rsplit(":", 1)[1]]
         gids.append(parse_gid(int(index), mapped, kind, "enp1s0f0np0", "Ethernet"))
     assert nccl_rules.choose_gid(gids, IPv4Network("10.9.0.0/16")) == chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("3", 3),
+        ("4,4", 4),
+        ("010", 8),
+        ("0x10", 16),
+        ("-1", -1),
+        (" 7x", 7),
+        ("<GID_INDEX>", 0),
+        ("auto", 0),
+        ("", 0),
+    ],
+)
+def test_what_nccl_reads_from_a_number(text, number):
+    assert nccl_rules.strtoll(text) == number

@@ -130,6 +130,31 @@ def machine(system="5.36_0ACUM018", product="NVIDIA_DGX_Spark", cards=("28.45.40
 
 
 @pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("pcieport 0002:00:00.0: AER: Uncorrectable (Fatal) error message received from 0002:01:00.0", True),
+        ("watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [kworker] mlx5_pci_slot_reset+0x1c4/0x2d0", True),
+        ("mlx5_core: probe of 0000:01:00.0 failed with error -110", True),
+        ("mlx5_core 0000:01:00.0: mlx5_pci_err_detected Device state = 1, pci channel state = 2", True),
+        ("mlx5_core 0000:01:00.0: device's health compromised - reached miss count", True),
+        # Of healthy machines: a corrected error, a register that the card has not, its power, its cable.
+        ("pcieport 0002:00:00.0: AER: Correctable error message received from 0002:01:00.0", False),
+        (
+            "mlx5_core 0000:01:00.0: mlx5_cmd_out_err: ACCESS_REG(0x805) op_mod(0x1) failed, status bad operation",
+            False,
+        ),
+        ("mlx5_core 0000:01:00.0: Detected insufficient power on the PCIe slot (27W).", False),
+        ("mlx5_core 0000:01:00.0 enp1s0f0np0: Link down", False),
+    ],
+)
+def test_a_card_that_pcie_lost(tmp_path, monkeypatch, log, told):
+    """Case 028: serving is the victim, so nothing says that the driver is bad or the engine should be started anew."""
+    healthy(tmp_path)
+    found, notes = look(monkeypatch, tmp_path, log=log)
+    assert set(notes) == ({"host.pcie.fatal"} if told else set()) and found["driver"]["verdict"] == "good"
+
+
+@pytest.mark.parametrize(
     ("other", "expected"),
     [
         (machine(), []),
