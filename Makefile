@@ -47,7 +47,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all static format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver faults
+.PHONY: test test-all static format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver boot faults
 .PHONY: docs findings profiles flags recovery
 # What is timed comes first and alone; then what needs no nodes runs beside what does, on the other core.
 test: env bench-self lab-test ## all of them (root, for the lab)
@@ -127,5 +127,9 @@ faults: env ## everything that breaks in a pair that serves, and how it comes ba
 	@$(LAB_PY) check
 	LAB=$(or $(LAB),tandem)-faults TANDEM_TESTS='long or not long' molecule test --scenario-name faults
 
+boot: env ## a kernel boots once by real GRUB in an emulated machine, and the old one stays the default (root; installs QEMU)
+	@$(VMS_PY) prepare
+	$(PYTEST) molecule/boot/tests
+
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails rdma driver faults ## the same with the tests that take long (root, for the lab)
+test-all: test rails rdma driver boot faults ## the same with the tests that take long (root, for the lab)

@@ -91,7 +91,8 @@ class ActionModule(ActionBase):
             made.effective,
         )
         found = mending.of_group(hosts, looks)
-        return mending.sort([each for each in found if mending.relevant(each, made.profile, nodes)], acts)
+        needed = [each for each in found if mending.relevant(each, made.profile, nodes)]
+        return mending.sort(needed, acts, made.findings)
 
     def _no_rank(self, me: str, group: str, hosts: list[str], hostvars) -> str | None:
         """Why there is nothing to plan for this host."""

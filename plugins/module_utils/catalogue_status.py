@@ -159,6 +159,7 @@ ENTRIES = {
         "group",
         "The guard gave up: {why}",
         "Mend what the history names, then run site.yml or start.yml, or `tandem guard --again` on the head",
+        fixed_by="engine",
     ),
     "status.guard.held": Entry(
         "info",

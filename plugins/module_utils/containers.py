@@ -80,7 +80,7 @@ def read_inspect(text: str) -> tuple[Container, ...]:
     """The JSON of `inspect`; what is not of that form is left out."""
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     return tuple(_container(each) for each in read if _id(each)) if isinstance(read, list) else ()
 

@@ -125,7 +125,8 @@ def _compare_parts(one: str, other: str) -> int:
                 return -1 if left < right else 1
         one, other = (part[len(word) :] for part, word in zip((one, other), words, strict=True))
         numbers = [re.match(r"[0-9]*", part)[0] for part in (one, other)]
-        left, right = (int(number or 0) for number in numbers)
+        # By length, then by digits: a number of thousands of digits is none to Python.
+        left, right = ((len(digits), digits) for digits in (number.lstrip("0") for number in numbers))
         if left != right:
             return -1 if left < right else 1
         one, other = (part[len(number) :] for part, number in zip((one, other), numbers, strict=True))

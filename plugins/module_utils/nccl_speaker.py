@@ -33,7 +33,7 @@ _OWN_NETWORKS = ("IB", "Socket")
 
 def version_number(text: str) -> tuple[int, ...]:
     """2.30.4rc1 -> (2, 30, 4), to be compared; empty where it is no version."""
-    match = re.match(r"\d+(?:\.\d+)*", text)
+    match = re.match(r"\d{1,9}(?:\.\d{1,9})*", text, re.ASCII)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 

@@ -140,6 +140,8 @@ def read_links(text: str) -> dict[str, Link]:
     """Read `ip -j address show`."""
     links = {}
     for item in items(text):
+        if not isinstance(item.get("ifname"), str):
+            continue
         flags = item.get("flags", [])
         addresses = tuple(
             Address(f"{a['local']}/{a['prefixlen']}", a.get("scope") == "global" and not a.get("dynamic"))

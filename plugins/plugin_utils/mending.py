@@ -70,12 +70,18 @@ def relevant(found: Finding, profile: Mapping[str, Any] | None, nodes: Mapping[s
     return not (idle or (found.id.startswith(OF_RDMA) and profile.get("transport") == "socket"))
 
 
-def sort(findings: Iterable[Finding], mends: Callable[[Finding], bool]) -> Sorted:
-    """`mends`: does the role that the catalogue names for a finding mend it in this very run?"""
+def sort(
+    findings: Iterable[Finding], mends: Callable[[Finding], bool], planned: Iterable[Finding] = ()
+) -> Sorted:
+    """`mends`: does the role that the catalogue names for a finding mend it in this very run?
+
+    planned: what the plan found itself and tells; it is left out here.
+    """
+    known = {(each.id, each.summary, host) for each in planned for host in each.hosts}
     stops, mended, ends, told = [], [], [], []
     for each in worst_first(findings):
         lasts = CATALOGUE[each.id].lasts
-        if each.severity == "info":
+        if each.severity == "info" or {(each.id, each.summary, host) for host in each.hosts} & known:
             continue
         if each.fixed_by and mends(each):
             mended.append(each)

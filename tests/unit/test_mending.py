@@ -59,6 +59,7 @@ def place(finding_id: str, mends=None) -> str | None:
         ("status.unit.stopped", "mended"),
         ("status.api.silent", "mended"),
         ("status.proof.rejected", "mended"),
+        ("status.guard.given_up", "mended"),
         ("status.proof.other_start", "mended"),
         ("driver.holds.none", "mended"),
         ("fabric.mtu.small", "mended"),
@@ -126,6 +127,11 @@ def test_the_looks_of_a_group_are_joined_and_an_absent_rank_is_left_out():
     assert done.again == [{"id": joined.id, "host": "spark-a"}, {"id": joined.id, "host": "spark-b"}]
 
 
+def test_what_the_plan_tells_itself_is_told_once():
+    taken = found("plan.gpu.taken")
+    assert mending.sort([taken], acts()).stops and not mending.sort([taken], acts(), [taken]).stops
+
+
 def test_what_is_left_at_the_end():
     again = [
         {"id": "host.packages.missing", "host": "spark-a"},
@@ -161,5 +167,5 @@ def test_every_mender_is_a_role_of_site_yml():
 
 
 def test_what_only_looks_mends_nothing():
-    """These roles compare and stop; what they find others must mend."""
-    assert not {"checkpoint", "profile", "power", "memory"} & {entry.fixed_by for entry in CATALOGUE.values()}
+    """These roles do what variables ask; what they find others must mend."""
+    assert not {"profile", "power", "memory"} & {entry.fixed_by for entry in CATALOGUE.values()}
