@@ -8,6 +8,7 @@ A scenario takes these tests over: `from faults_tests import *`.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from hands import LAB_PROGRAM, lab, shell, wait_for
-from recovery import FOUND_S, HEAD, OWN_S, UNITS, WORKER, guard, processes, ready, send, suffer, user
+from recovery import API, FOUND_S, HEAD, OWN_S, UNITS, WORKER, guard, processes, ready, send, suffer, user
 
 RAILS = ("enp1s0f0np0", "enP2p1s0f0np0")
 
@@ -214,6 +215,44 @@ def test_more_requests_than_seats_for_ten_minutes_are_no_fault():
     assert guard()["epoch"] == epoch
     assert len(answers) > 50 and not [each for each in answers if not each["right"]]
     assert {each["status"] for each in health} == {200}, {each["state"] for each in health}
+
+
+PREFILL = """
+import json, sys, urllib.request
+api = sys.argv[1]
+longest = json.load(urllib.request.urlopen(f"{api}/v1/models"))["data"][0]["max_model_len"]
+body = {"model": "deepseek-v4-flash", "prompt": [5] * (longest - 8), "max_tokens": 4, "temperature": 0}
+request = urllib.request.Request(f"{api}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+print(json.load(urllib.request.urlopen(request, timeout=900))["usage"]["prompt_tokens"], longest)
+"""
+
+
+@pytest.mark.long
+def test_the_longest_prefills_are_no_fault():
+    """As long as the model's context, and as many at once as there are seats."""
+    wait_for("a pair that serves", ready, 300)
+    epoch, began = guard()["epoch"], time.time()
+    words = [sys.executable, str(LAB_PROGRAM), "client", "--", "python3", "-c", PREFILL, API]
+    many = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _seat in range(4)]
+    told = [one.communicate()[0].split() for one in many]
+    print(f"\n{len(many)} prefills of {told[0][0]} tokens in {time.time() - began:.0f} s")
+    assert all(int(prompt) == int(longest) - 8 for prompt, longest in told)
+    wait_for("a right answer", ready, 60)
+    assert guard()["epoch"] == epoch
+
+
+@pytest.mark.parametrize("node", [HEAD, WORKER])
+def test_a_guard_is_small(node):
+    """Resident memory, and the share of a core that it takes while nothing happens."""
+    wait_for("a pair that serves", ready, 300)
+    look = "p=$(systemctl show -p MainPID --value tandem-guard); grep VmRSS /proc/$p/status; cut -d' ' -f14,15 /proc/$p/stat"
+    before = shell(node, look).split()
+    time.sleep(60)
+    after = shell(node, look).split()
+    ticks = sum(map(int, after[3:])) - sum(map(int, before[3:]))
+    rss_mib, share = int(after[1]) / 1024, ticks / os.sysconf("SC_CLK_TCK") / 60
+    print(f"\nguard on {node}: {rss_mib:.1f} MiB resident, {share:.2%} of a core")
+    assert rss_mib <= 25 and share <= 0.005
 
 
 @pytest.mark.long

@@ -72,6 +72,13 @@ def facts(root: Path, setup: Setup) -> dict[str, Any]:
     }
 
 
+def _written_at(path: Path) -> str | None:
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime))
+    except OSError:
+        return None
+
+
 def _rail_state(root: Path, rail: dict[str, Any]) -> str:
     netdev = str(rail.get("netdev"))
     tree = Tree(str(root / "sys/class/net"))
@@ -214,6 +221,7 @@ class Guard:
             "monotonic_s": round(now, 1),
             "made_of": self._made_of,
             "applied": Tree(str(self._root)).text(APPLIED),
+            "applied_at": _written_at(self._root / APPLIED),
             "history": records.history(self._root, _HISTORY_LINES)[0],
         }
         return {**told, **(self._head.snapshot(now) if self._head else self._own(now))}

@@ -24,7 +24,7 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
 .ok { background: #1a7f37; } .why { color: #57606a; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .3rem .8rem .3rem 0; }
 th { color: #57606a; font-weight: 600; } tr { border-bottom: 1px solid #d8dee4; vertical-align: top; }
-td { overflow-wrap: break-word; } div { overflow-x: auto; }
+td { overflow-wrap: break-word; } td:nth-child(-n+3) { white-space: nowrap; } div { overflow-x: auto; }
 @media (prefers-color-scheme: dark) {
   body { background: #0d1117; color: #e6edf3; } .why, th { color: #9198a1; } tr { border-color: #30363d; }
 }
@@ -143,7 +143,7 @@ def _facts(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             "recoveries",
             f"{snapshot.get('recoveries')} since boot, {again} in a row without a right answer",
         )
-    yield "proven last", _told([snapshot.get("applied")])
+    yield "proven last", _told([snapshot.get("applied"), snapshot.get("applied_at")])
     yield "written", _told([snapshot.get("at")])
 
 
