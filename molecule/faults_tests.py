@@ -18,6 +18,7 @@ import pytest
 from hands import LAB_PROGRAM, lab, shell, wait_for
 from recovery import API, FOUND_S, HEAD, OWN_S, UNITS, WORKER, guard, processes, ready, send, suffer, user
 
+SOAK_S = int(os.environ.get("TANDEM_SOAK_S", "600"))
 RAILS = ("enp1s0f0np0", "enP2p1s0f0np0")
 
 
@@ -206,11 +207,12 @@ def test_guards_that_are_killed_take_what_runs():
 
 
 @pytest.mark.long
-def test_more_requests_than_seats_for_ten_minutes_are_no_fault():
+def test_more_requests_than_seats_are_no_fault():
+    """For ten minutes, or as long as a soak is wanted."""
     wait_for("a pair that serves", ready, 300)
     epoch = guard()["epoch"]
     with user(streams=8) as many:
-        time.sleep(600)
+        time.sleep(SOAK_S)
         health, answers = many.health(), many.answers()
     assert guard()["epoch"] == epoch
     assert len(answers) > 50 and not [each for each in answers if not each["right"]]
@@ -222,7 +224,8 @@ import json, sys, urllib.request
 api = sys.argv[1]
 longest = json.load(urllib.request.urlopen(f"{api}/v1/models"))["data"][0]["max_model_len"]
 body = {"model": "deepseek-v4-flash", "prompt": [5] * (longest - 8), "max_tokens": 4, "temperature": 0}
-request = urllib.request.Request(f"{api}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+kind = {"Content-Type": "application/json"}
+request = urllib.request.Request(f"{api}/v1/completions", json.dumps(body).encode(), kind)
 print(json.load(urllib.request.urlopen(request, timeout=900))["usage"]["prompt_tokens"], longest)
 """
 
@@ -245,7 +248,7 @@ def test_the_longest_prefills_are_no_fault():
 def test_a_guard_is_small(node):
     """Resident memory, and the share of a core that it takes while nothing happens."""
     wait_for("a pair that serves", ready, 300)
-    look = "p=$(systemctl show -p MainPID --value tandem-guard); grep VmRSS /proc/$p/status; cut -d' ' -f14,15 /proc/$p/stat"
+    look = "cd /proc/$(systemctl show -p MainPID --value tandem-guard) && grep VmRSS status && cut -d' ' -f14,15 stat"
     before = shell(node, look).split()
     time.sleep(60)
     after = shell(node, look).split()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from faults_tests import (  # noqa: F401 - pytest collects them from here
     test_a_cable_that_is_out_for_20_seconds,
-    test_a_head_that_is_rebooted,
     test_a_guard_is_small,
+    test_a_head_that_is_rebooted,
     test_a_worker_that_is_killed,
     test_a_worker_that_stands_still,
 )
