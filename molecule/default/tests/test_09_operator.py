@@ -10,7 +10,7 @@ import re
 import pytest
 from running import another_release, history, released
 
-from conftest import NODES, UNITS, ask, play, shell, site
+from conftest import NODES, UNITS, ask, lab, play, shell, site, wait_for
 
 HEAD, WORKER = NODES
 
@@ -25,6 +25,12 @@ def test_stop_stops_every_rank_and_says_so_once():
     assert [active(node) for node in NODES] == ["inactive", "inactive"] and ask(timeout_s=5) is None
     assert {history(node)[0][::2] for node in NODES} == {("stop", "stopped")}
     assert f"Stopped: {HEAD}, {WORKER}." in run.text
+
+
+def test_what_was_stopped_stays_stopped_over_a_reboot():
+    lab("reboot", HEAD)
+    wait_for("the guard", lambda: "held by stop" in shell(HEAD, "tandem status", check=False), 60)
+    assert [active(node) for node in NODES] == ["inactive", "inactive"]
 
 
 def test_start_brings_back_what_was_proven_and_proves_it():
