@@ -160,6 +160,42 @@ def test_a_pulled_cable_is_named_and_its_rail_not_given_up():
     assert rails() == before
 
 
+def test_a_rail_that_is_switched_off_is_named_with_what_switches_it_on(node=NODES[1]):
+    """Somebody did it on purpose, perhaps: it is told and left, and the other rail keeps its number."""
+    before = rails()
+    shell(node, f"ip link set {SECOND} down")
+    try:
+        run = fabric()
+        assert run.code != 0 and f"{SECOND} was a rail of this group and is switched off now" in run.text
+        assert f"ip link set {SECOND} up" in run.text
+        assert [rail["netdev"] for rail in planned(node)] == [FIRST, SECOND]
+    finally:
+        shell(node, f"ip link set {SECOND} up")
+    wait_for("the rail with its addresses", lambda: rails() == before or fabric().code == 0, 120)
+    assert rails() == before
+
+
+def test_addresses_that_somebody_swapped_are_named_and_put_back(node=NODES[1]):
+    before = rails()
+    first, second = (rail["address"] for rail in planned(node))
+    moves = [f"del {first} dev {FIRST}", f"del {second} dev {SECOND}"]
+    moves += [f"add {first} dev {SECOND}", f"add {second} dev {FIRST}"]
+    shell(node, " && ".join(f"ip addr {move}" for move in moves))
+    told = ansible(
+        "ansible", node, "-m", "tandem.spark.link_check", "-a", "measure=false peer_timeout=1"
+    ).text
+    for rail, wanted in ((FIRST, first), (SECOND, second)):
+        assert re.search(rf"{rail} has \S+, wanted {re.escape(wanted)}", told), told
+    # The other end is well, and is told that nobody answers there.
+    peer = ansible(
+        "ansible", NODES[0], "-m", "tandem.spark.link_check", "-a", "measure=false peer_timeout=1"
+    ).text
+    assert "fabric.peer" in peer, peer
+    run = fabric()
+    assert run.code == 0 and run.changed[node] > 0, run.text
+    assert rails() == before
+
+
 def test_a_change_whose_controller_went_away_is_undone_by_the_node(node=NODES[0]):
     before = rails()
     staged = step(node, "staged", rails=moved(node), revert_after_s=8, peer_timeout_s=1)

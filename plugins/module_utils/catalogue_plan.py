@@ -84,8 +84,8 @@ ENTRIES = {
         "error",
         "node",
         "{netdev} was a rail of this group and {why} now",
-        "Plug the cable in at both ends; `ethtool {netdev}` says more. To go on with fewer rails, name those that "
-        "are left in tandem_fabric_rails",
+        "Plug the cable in at both ends (`ethtool {netdev}` says more), or switch it on (`ip link set {netdev} up`). "
+        "To go on with fewer rails, name those that are left in tandem_fabric_rails",
         source=INVENTORY,
     ),
     "plan.rail.left_out": Entry(

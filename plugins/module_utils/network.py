@@ -22,7 +22,7 @@ PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 class Link:
     """One network interface; None is unknown. speed_mbps is the link's own word, no measurement.
 
-    virtual_function: one that SR-IOV made of another function.
+    virtual_function: one that SR-IOV made of another function. up: whether it is switched on, whatever its cable says.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Link:
     addresses: tuple[str, ...]
     pci: str | None
     virtual_function: bool
+    up: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,12 @@ def mtu(tree: Tree, netdev: str) -> int | None:
     return tree.number("class/net", netdev, "mtu")
 
 
+def _switched_on(tree: Tree, netdev: str) -> bool | None:
+    """IFF_UP of the interface's flags."""
+    match = re.fullmatch(r"0x([0-9a-f]{1,8})", tree.text("class/net", netdev, "flags") or "")
+    return bool(int(match[1], 16) & 1) if match else None
+
+
 def _speed_mbps(tree: Tree, netdev: str) -> int | None:
     """-1 or EINVAL without a link, absent for virtual ones: all unknown, and nothing to tell anybody."""
     speed = Tree(tree.root).number("class/net", netdev, "speed")
@@ -118,6 +125,7 @@ def read_links(tree: Tree, addresses: Mapping[str, Iterable[IPv4Interface | IPv6
             addresses=tuple(map(str, addresses.get(name, ()))),
             pci=pci_address(tree.path("class/net", name, "device")),
             virtual_function=os.path.exists(tree.path("class/net", name, "device/physfn")),
+            up=_switched_on(tree, name),
         )
         for name in tree.names("class/net")
         if os.path.isdir(tree.path("class/net", name))

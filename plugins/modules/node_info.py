@@ -140,7 +140,8 @@ node:
       sample:
         links:
           - {name: enp1s0f0np0, mac: "02:00:00:00:6a:13", mtu: 9000, carrier: true, operstate: up,
-             speed_mbps: 200000, addresses: [192.168.177.1/29], pci: "0000:01:00.0", virtual_function: false}
+             speed_mbps: 200000, addresses: [192.168.177.1/29], pci: "0000:01:00.0", virtual_function: false,
+             up: true}
         management: [{name: enP7s7, reasons: [default route]}]
         backend: netplan-networkd
     ibv:

@@ -62,7 +62,8 @@ def _unable(node: Mapping, port: Mapping) -> str | None:
     if netdev in management(node):
         return f"is a management interface ({', '.join(management(node)[netdev])})"
     if not link.get("carrier"):
-        return "has no carrier"
+        # Switched off, nothing can be said of its cable.
+        return "is switched off" if link.get("up") is False else "has no carrier"
     if link.get("virtual_function"):
         return "is a virtual function of another one"
     if port.get("state") not in (None, "ACTIVE"):

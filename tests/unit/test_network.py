@@ -126,14 +126,18 @@ def test_links(tmp_path):
         ("mtu", "9000"),
         ("operstate", "up"),
         ("speed", "200000"),
+        ("flags", "0x1003"),
     ):
         put(tmp_path / "class/net/enp1s0f0np0" / name, value)
     (tmp_path / "class/net/enp1s0f0np0/device").symlink_to(function)
     put(tmp_path / "class/net/veth0/speed", "-1")
+    put(tmp_path / "class/net/veth0/flags", "0x1002")
+    put(tmp_path / "class/net/veth1/flags", "no")
     put(tmp_path / "class/net/bonding_masters", "bond0")
     (tmp_path / "class/net/veth0/lower_enp1s0f0np0").symlink_to(tmp_path)
     tree = Tree(str(tmp_path))
-    first, second = network.read_links(tree, ADDRESSES)
+    first, second, third = network.read_links(tree, ADDRESSES)
+    assert (first.up, second.up, third.up) == (True, False, None)
     assert (first.name, first.mtu, first.carrier, first.speed_mbps) == ("enp1s0f0np0", 9000, True, 200000)
     assert (first.pci, first.addresses) == ("0000:01:00.0", ("192.168.177.1/29",))
     assert (second.name, second.mtu, second.carrier, second.speed_mbps, second.pci) == (
@@ -143,7 +147,7 @@ def test_links(tmp_path):
         None,
         None,
     )
-    assert network.lower_links(tree) == {"enp1s0f0np0": [], "veth0": ["enp1s0f0np0"]}
+    assert network.lower_links(tree) == {"enp1s0f0np0": [], "veth0": ["enp1s0f0np0"], "veth1": []}
     assert tree.unreadable == []
 
 

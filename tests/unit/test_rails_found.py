@@ -57,6 +57,8 @@ SECOND = function(B, "0002:01:00.0")
         (function(), None),
         (function(carrier=False), "has no carrier"),
         (function(carrier=None), "has no carrier"),
+        (function(carrier=False, up=True), "has no carrier"),
+        (function(carrier=False, up=False), "is switched off"),
         (function(layer="InfiniBand"), "is of link layer InfiniBand"),
         (function(layer=None), "is of link layer unknown"),
         (function(state="DOWN"), "has its RDMA port in state DOWN"),
