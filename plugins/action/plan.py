@@ -10,7 +10,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import engine_config
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import UNITS
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
 from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
-from ansible_collections.tandem.spark.plugins.plugin_utils import mending, planning
+from ansible_collections.tandem.spark.plugins.plugin_utils import mending, planning, profile_checks
 from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, node_plan
 from ansible_collections.tandem.spark.plugins.plugin_utils.report import overridden_text, report
 
@@ -60,6 +60,7 @@ class ActionModule(ActionBase):
             overridden=[dict(zip(("key", "was", "now"), each, strict=True)) for each in made.changed],
             overrides=made.overrides,
             checkpoint_path=path,
+            decode=profile_checks.decode_shape(profile),
             engine_yaml=engine_config.engine_yaml(
                 {**profile["engine"]["flags"], "tensor-parallel-size": profile["tensor_parallel_size"]},
                 path,

@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 FINGERPRINT = "fingerprint.json"
@@ -84,15 +85,40 @@ def read_fingerprint(path: Path) -> dict | None:
 
 
 def fingerprint(path: Path) -> dict:
-    """The content of an environment: every package's version and the hashes of its files, as RECORD lists them."""
-    packages, digest = {}, hashlib.sha256()
+    """The content of an environment: every package's version and the hashes of its files, as RECORD lists them.
+
+    {digest, packages {name: version}, files {name: a hash for its files}}.
+    """
+    packages, contents, digest = {}, {}, hashlib.sha256()
     for folder in sorted(path.glob("lib/python*/site-packages/*.dist-info")):
         name, version = folder.name[: -len(".dist-info")].rsplit("-", 1)
-        packages[name.lower().replace("_", "-")] = version
+        spelled = name.lower().replace("_", "-")
+        packages[spelled] = version
         record = (folder / "RECORD").read_text(encoding="utf-8")
         files = sorted(line for line in record.splitlines() if not INSTALLERS_OWN.match(line.split(",")[0]))
-        digest.update("\n".join([folder.name, *files]).encode())
-    return {"digest": digest.hexdigest(), "packages": packages}
+        text = "\n".join([folder.name, *files]).encode()
+        contents[spelled] = hashlib.sha256(text).hexdigest()[:16]
+        digest.update(text)
+    return {"digest": digest.hexdigest(), "packages": packages, "files": contents}
+
+
+def differences(one: Mapping, other: Mapping, names: tuple[str, str]) -> list[str]:
+    """A sentence for each package by which two fingerprints differ; names: of what they are the fingerprints."""
+    if one.get("digest") == other.get("digest"):
+        return []
+    found = []
+    here, there = one.get("packages") or {}, other.get("packages") or {}
+    for package in sorted(here.keys() | there.keys()):
+        versions = [here.get(package, "missing"), there.get(package, "missing")]
+        if versions[0] != versions[1]:
+            found.append(f"{package} is {versions[0]} on {names[0]} and {versions[1]} on {names[1]}")
+    files = [each.get("files") or {} for each in (one, other)]
+    for package in sorted(files[0].keys() & files[1].keys()):
+        if files[0][package] != files[1][package] and here.get(package) == there.get(package):
+            found.append(f"{package} {here[package]} has other files on {names[0]} than on {names[1]}")
+    return found or [
+        f"the files of {names[0]} and {names[1]} differ, and which is not known: one was installed before"
+    ]
 
 
 def _extract_uv(wheelhouse: Path, wheels: dict[str, str], target: Path) -> Path:

@@ -68,6 +68,11 @@ overrides:
   returned: success
   type: dict
   sample: {engine: {flags: {max-num-seqs: 4}}}
+decode:
+  description: The sparse decode that the draft needs of FlashInfer. Null where it needs none.
+  returned: success
+  type: dict
+  sample: {heads: 32, top_k: 192}
 checkpoint_path:
   description: Folder of the weights on every rank.
   returned: success

@@ -55,6 +55,24 @@ options:
     description: Folder of the wheelhouses on the controller.
     type: path
     default: ~/.cache/tandem/wheelhouse
+  decode:
+    description:
+      - The sparse decode that the draft needs of FlashInfer, as vLLM asks for it. The installed one is asked once.
+      - What it answered, or that it could not be asked, is in RV(decode).
+    type: dict
+    suboptions:
+      heads:
+        description: Attention heads of one rank.
+        type: int
+        required: true
+      top_k:
+        description: Width of the index of the sliding window with the draft.
+        type: int
+        required: true
+  library:
+    description: Folder that holds the package C(tandem).
+    type: path
+    default: /opt/tandem/lib
   step:
     description: What the node does in this module run. Set by the action plugin.
     type: str
@@ -95,6 +113,22 @@ fingerprint:
   returned: when installed
   type: str
   sample: 5b41e6d0c8a7f1c2b3a4958677d6e5f4c3b2a190817263544536271809fabcde
+files:
+  description: A hash for the files of each package, by which two environments of one version are told apart.
+  returned: when installed
+  type: dict
+  sample: {vllm: 5b41e6d0c8a7f1c2}
+changed_since:
+  description: The packages that are not as they were installed, a sentence each.
+  returned: when installed
+  type: list
+  elements: str
+  sample: []
+decode:
+  description: Whether the installed FlashInfer has O(decode); C(takes) is null where it could not be asked.
+  returned: when installed and O(decode) is given
+  type: dict
+  sample: {takes: true, version: 0.7.2.post1, why: ""}
 packages:
   description: Versions of the packages in the environment.
   returned: when installed
@@ -108,6 +142,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import runtime as library
+from ansible_collections.tandem.spark.plugins.module_utils.flashinfer_question import ask
 
 ARGUMENTS = {
     "lock": {"type": "path", "required": True},
@@ -118,12 +153,29 @@ ARGUMENTS = {
     "base": {"type": "path", "default": "/opt/tandem/runtime"},
     "wheelhouse": {"type": "path", "default": "/var/lib/tandem/wheelhouse"},
     "cache": {"type": "path", "default": "~/.cache/tandem/wheelhouse"},
+    "decode": {
+        "type": "dict",
+        "options": {"heads": {"type": "int", "required": True}, "top_k": {"type": "int", "required": True}},
+    },
+    "library": {"type": "path", "default": "/opt/tandem/lib"},
     "step": {"type": "str", "choices": ["look", "missing", "install"], "default": "look"},
     "key": {"type": "str", "no_log": False},
     "wheels": {"type": "dict", "default": {}},
     "incoming": {"type": "path"},
     "lock_text": {"type": "str"},
 }
+
+
+def described(path: Path, content: dict) -> dict:
+    """What was installed, and what is not as it was then."""
+    now = library.fingerprint(path)
+    since = library.differences(content, now, ("the day it was installed", "this one"))
+    return {
+        "fingerprint": content["digest"],
+        "packages": content["packages"],
+        "files": now["files"],
+        "changed_since": since,
+    }
 
 
 def main() -> None:
@@ -148,7 +200,10 @@ def main() -> None:
             )
             result["changed"] = True
         if content is not None:
-            result.update(fingerprint=content["digest"], packages=content["packages"])
+            result.update(described(path, content))
+            if options["decode"]:
+                wish = options["decode"]
+                result["decode"] = ask(path, wish["heads"], wish["top_k"], options["library"])
     except library.RuntimeInstallError as error:
         module.fail_json(msg=str(error), **result)
     except OSError as error:

@@ -27,8 +27,14 @@ except ImportError:
 WITHOUT_DRAFT = frozenset({"ngram", "ngram_gpu", "suffix"})
 ALIASES = {"deepseek_mtp": "mtp"}
 # NVIDIA CUDA Toolkit release notes: the branch of the driver that came with a toolkit.
-DRIVER_BRANCHES = {"13.0": 580, "13.1": 590, "13.2": 595}
-OLDEST_BRANCHES = {"13": 580}
+# Each row with the driver that NVIDIA's table of that release pairs it with, and who ran the two together.
+DRIVER_BRANCHES = {
+    "13.0": 580,  # 13.0 GA: 580.65.06 or newer. vLLM's wheels are of 13.0.3, and most pairs run 580.142 or 580.173.02
+    "13.1": 590,  # 13.1 GA: 590.44.01 or newer. An image for 590.48 refused 580.159.03 (eugr/spark-vllm-docker#266)
+    "13.2": 595,  # 13.2 GA: 595.45.04 or newer. Run on two Sparks with 595.84 (seed 000)
+    "13.3": 610,  # 13.3 GA: 610.43.02 or newer, which is seen on GB10 and signed (eugr/spark-vllm-docker#266)
+}
+OLDEST_BRANCHES = {"13": 580}  # minor version compatibility of CUDA 13.x, in the same notes
 # What FlashInfer's decode of DeepSeek-V4 on SM120 takes, until which version: flashinfer.mla._sparse_mla_sm120.
 # 192 and 256 came with flashinfer-ai/flashinfer#4380, merged 2026-08-08; since 0.7.0 it is no table any more.
 _HEADS = (8, 16, 32, 64, 128)
@@ -93,15 +99,21 @@ def _ranks(profile: Mapping) -> Iterator[Finding]:
         yield finding("profile.ray.backend", backend=backend or "not set")
 
 
-def _speculation(profile: Mapping) -> Iterator[Finding]:
+def _speculative(profile: Mapping) -> object:
+    """speculative-config, also where it was written as JSON."""
     config = _flag(profile, "speculative-config")
-    if config is None:
-        return
     if isinstance(config, str):
         try:
-            config = json.loads(config)
+            return json.loads(config)
         except ValueError:
             pass
+    return config
+
+
+def _speculation(profile: Mapping) -> Iterator[Finding]:
+    config = _speculative(profile)
+    if config is None:
+        return
     if not isinstance(config, Mapping) or not isinstance(config.get("method"), str):
         yield finding("profile.speculation.unreadable", found=json.dumps(config, default=str))
         return
@@ -151,22 +163,45 @@ def _k_and_block(k: int, block: int, rule: str) -> Iterator[Finding]:
         yield finding("profile.speculation.k_unusual", k=k, block=block)
 
 
-def _top_k(profile: Mapping, k: int) -> Iterator[Finding]:
-    """The FlashInfer that will be installed is the pinned one, so its table is looked up and nothing is imported."""
-    checkpoint, pinned = profile["checkpoint"], profile["runtime"]["pins"].get("flashinfer-python")
+def decode_shape(profile: Mapping) -> dict[str, int] | None:
+    """{heads, top_k} of the sparse decode that a profile's draft needs on a GB10; None where it needs none."""
+    checkpoint, config = profile["checkpoint"], _speculative(profile)
     window, heads = checkpoint.get("sliding_window"), checkpoint.get("attention_heads")
-    if profile["accelerator"] != "gb10" or not pinned or not window or not heads:
+    k = config.get("num_speculative_tokens") if isinstance(config, Mapping) else None
+    if (
+        profile["accelerator"] != "gb10"
+        or not window
+        or not heads
+        or isinstance(k, bool)
+        or not isinstance(k, int)
+    ):
+        return None
+    ranks = max(1, profile["tensor_parallel_size"])
+    return {"heads": heads // ranks, "top_k": swa_index_width(window, k)}
+
+
+def _top_k(profile: Mapping, k: int) -> Iterator[Finding]:
+    """The FlashInfer that will be installed is the pinned one: its table is looked up before a gigabyte is fetched.
+
+    What was installed is asked by the role runtime.
+    """
+    pinned, wanted = profile["runtime"]["pins"].get("flashinfer-python"), decode_shape(profile)
+    if not pinned or not wanted:
         return
     try:
         version = Version(str(pinned))
     except InvalidVersion:
         return
-    ranks = max(1, profile["tensor_parallel_size"])
-    shape = heads // ranks, swa_index_width(window, k)
+    shape = wanted["heads"], wanted["top_k"]
     for below, shapes in FLASHINFER_TOP_K:
         if version < Version(below):
             if shape not in shapes:
-                values = {"heads": shape[0], "top_k": shape[1], "k": k, "window": window}
+                values = {
+                    "heads": shape[0],
+                    "top_k": shape[1],
+                    "k": k,
+                    "window": profile["checkpoint"]["sliding_window"],
+                }
                 yield finding("profile.speculation.top_k", version=pinned, **values)
             return
 

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Engines of several ranks, compared field by field (controller only)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.tandem.spark.plugins.module_utils.runtime import differences
+
+
+def engine_differences(engines: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A sentence for each package by which a rank differs from the first: {host: what the module runtime returned}."""
+    prints = {
+        host: {
+            "digest": each.get("fingerprint"),
+            "packages": each.get("packages"),
+            "files": each.get("files"),
+        }
+        for host, each in engines.items()
+    }
+    (first, of_first), *others = prints.items() or [("", {})]
+    return [line for host, each in others for line in differences(of_first, each, (first, host))]
+
+
+class FilterModule:
+    def filters(self) -> dict:
+        return {"engine_differences": engine_differences}
