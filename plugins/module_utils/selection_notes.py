@@ -59,8 +59,7 @@ def chosen(rails: Sequence[UpRail], around: Surroundings) -> list[Finding]:
         if address in LINK_LOCAL:
             tried = "a peer answered there" if around.answers else "whether the peer answers there is unknown"
             notes.append(finding("fabric.address.link_local", evidence=tried, address=address, **names))
-        else:
-            networks.setdefault(around.network(rail.netdev, address), []).append(rail)
+        networks.setdefault(around.network(rail.netdev, address), []).append(rail)
         mtu = rail.port.active_mtu
         if mtu is None:
             notes.append(finding("fabric.mtu.unknown", **names))

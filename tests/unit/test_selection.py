@@ -305,6 +305,13 @@ FINDINGS = [
         {},
         {"fabric.mtu.unknown", "fabric.rail.twins_same_subnet"},
     ),
+    # Both functions with an address of 169.254.0.0/16: the kernel sends through one of them.
+    (
+        "rocep1s0f0 a port=p0\n  3 169.254.7.1 v2\nroceP2p1s0f0 b port=p0\n  3 169.254.9.1 v2\n",
+        {},
+        {"fabric.address.link_local", "fabric.rail.twins_same_subnet"},
+    ),
+    ("rocep1s0f0 a\n  0 fe80::1 v1\n  1 fe80::1 v2\n  3 fd00:9::1 v2\n", {}, {"fabric.hca.unaddressed"}),
     # Slot 0 holds a foreign address of the same version, which NCCL would keep.
     (
         "rocep1s0f0 a port=p0\n  0 10.8.0.1 v2\n  1 10.9.0.1 v2\nroceP2p1s0f0 b port=p0\n  0 10.9.1.1 v2\n",
