@@ -45,32 +45,40 @@ def load_driver(_host: Host) -> None:
     Path("/proc/driver/nvidia/version").write_text(LOADED)
 
 
-def spoil(_host: Host, release: str) -> None:
-    initrd = Path(f"/boot/initrd.img-{release}")
+def tried(host: Host) -> str:
+    """The kernel that is tried: the one that did not run when the first step was taken."""
+    change = host.record().change
+    (other,) = set(os.listdir("/lib/modules")) - {os.uname().release}
+    return change.kernel if change else other
+
+
+def spoil(host: Host) -> None:
+    initrd = Path(f"/boot/initrd.img-{tried(host)}")
     initrd.rename("/boot/good.img")
     initrd.write_bytes(PANICS)
 
 
-def mend(_host: Host, release: str) -> None:
-    Path("/boot/good.img").rename(f"/boot/initrd.img-{release}")
+def mend(host: Host) -> None:
+    Path("/boot/good.img").rename(f"/boot/initrd.img-{tried(host)}")
 
 
-def once(host: Host, release: str) -> None:
-    driver_change.boot_once(host, DRIVER, release)
+def once(host: Host) -> None:
+    driver_change.boot_once(host, DRIVER, tried(host))
 
 
-def judge(host: Host, release: str) -> list[str]:
-    return driver_change.judge(host, DRIVER, release, [], 0)
+def judge(host: Host) -> list[str]:
+    return driver_change.judge(host, DRIVER, tried(host), [], 0)
 
 
 STEPS = {each.__name__: each for each in (factory, load_driver, spoil, mend, once, judge)}
 
 
 def main() -> None:
-    host, told = Host(), {}
+    host, told = Host(), {"between": []}
     try:
-        for name, *words in json.loads(Path("/lab/steps.json").read_text()):
-            told[name] = STEPS[name](host, *words)
+        for (name,) in json.loads(Path("/lab/steps.json").read_text()):
+            told[name] = STEPS[name](host)
+            told["between"].append(host.boots_next())
     except (DriverError, subprocess.CalledProcessError) as error:
         told["error"] = str(error)
     change = host.record().change
