@@ -30,6 +30,9 @@ WANTED = {
 SHARD = "model.safetensors"
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module", autouse=True)
 def hub(tmp_path_factory):
     """The lab's own checkpoint, given as the hub gives one. Afterwards the pair serves what it served before."""
