@@ -16,8 +16,7 @@ def engine_differences(engines: Mapping[str, Mapping[str, Any]]) -> list[str]:
     prints = {
         host: {
             "digest": each.get("fingerprint"),
-            "packages": each.get("packages"),
-            "files": each.get("files"),
+            **{key: each.get(key) for key in ("packages", "files", "nvcc")},
         }
         for host, each in engines.items()
     }

@@ -151,12 +151,14 @@ ENTRIES = {
     ),
     "engine.checkpoint.broken": _fatal(
         "A file of the checkpoint is damaged",
-        "Verify the checkpoint's SHA-256 sums and copy the damaged file again",
+        "Run `site.yml -e tandem_checkpoint_verify=sha256`: every byte is read, and what is damaged comes from another rank "
+        "or from tandem_checkpoint_source",
         FIELD,
     ),
     "engine.checkpoint.missing": _fatal(
         "The checkpoint is not where the engine looks for it",
-        "Compare the model path of the unit with what lies on this node; every rank needs the whole checkpoint",
+        "Run site.yml: a rank that lacks the weights takes them from one that has them. Where none has, set "
+        "tandem_checkpoint_source (docs/weights.md)",
         FIELD,
     ),
     "engine.driver.too_old": _fatal(

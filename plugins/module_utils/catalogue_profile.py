@@ -38,6 +38,13 @@ ENTRIES = {
         "Set distributed-executor-backend to ray, or rendezvous to nnodes",
         source=VLLM,
     ),
+    "profile.ray.memory_monitor": Entry(
+        "warning",
+        "group",
+        "Ray's memory monitor is on (RAY_memory_monitor_refresh_ms is {found}): it kills ranks over the page cache",
+        "Set RAY_memory_monitor_refresh_ms to 0 in engine.environment: CPU and GPU share the memory here",
+        source="two-Spark owners",
+    ),
     "profile.speculation.unreadable": Entry(
         "error",
         "group",

@@ -46,6 +46,19 @@ def problems(flags: dict) -> list[str]:
     return found
 
 
+def environment_problems(environment: dict) -> list[str]:
+    """What a profile's variables get wrong; empty when they can be written."""
+    found = []
+    for name, value in environment.items():
+        if value is None or value == "":
+            found.append(f"variable {name} is empty, which is not its default: take it out")
+        elif name == "CUDA_LAUNCH_BLOCKING":
+            found.append(f"variable {name}={value} makes every launch wait, whatever its value: take it out")
+        elif isinstance(value, (dict, list)):
+            found.append(f"variable {name} is a {type(value).__name__}, wanted a text or a number")
+    return found
+
+
 def engine_yaml(flags: dict, model: str, served_model_name: str) -> str:
     """The text of `engine.yaml`: the same bytes for the same flags, whatever their order.
 
@@ -81,7 +94,7 @@ def environment_file(environment: dict) -> str:
     lines = []
     for name in sorted(environment):
         value = str(environment[name])
-        if not re.match(r"[A-Z_][A-Z0-9_]*\Z", name) or "\n" in value:
+        if not re.match(r"[A-Za-z_][A-Za-z0-9_]*\Z", name) or "\n" in value:
             raise EngineConfigError(
                 f"environment variable {name!r} = {value!r} cannot be written for systemd"
             )

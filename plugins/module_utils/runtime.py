@@ -20,6 +20,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from . import commands
+
 FINGERPRINT = "fingerprint.json"
 # Written by the installer for its own use: they differ between two installs of the same wheels.
 INSTALLERS_OWN = re.compile(
@@ -102,11 +104,22 @@ def fingerprint(path: Path) -> dict:
     return {"digest": digest.hexdigest(), "packages": packages, "files": contents}
 
 
+def nvcc(cuda_home: str) -> dict[str, str | None]:
+    """{path, version} of the compiler that kernels are made with at run time; version is None where there is none."""
+    path = Path(cuda_home, "bin", "nvcc")
+    found = re.search(r"release (\d+\.\d+)", commands.ask([str(path), "--version"], timeout_s=20).out)
+    return {"path": str(path), "version": found[1] if found else None}
+
+
 def differences(one: Mapping, other: Mapping, names: tuple[str, str]) -> list[str]:
     """A sentence for each package by which two fingerprints differ; names: of what they are the fingerprints."""
-    if one.get("digest") == other.get("digest"):
+    if one.get("digest") == other.get("digest") and one.get("nvcc") == other.get("nvcc"):
         return []
     found = []
+    compilers = [(each.get("nvcc") or {}).get("version") for each in (one, other)]
+    if compilers[0] != compilers[1]:
+        said = [each or "missing" for each in compilers]
+        found.append(f"nvcc is {said[0]} on {names[0]} and {said[1]} on {names[1]}")
     here, there = one.get("packages") or {}, other.get("packages") or {}
     for package in sorted(here.keys() | there.keys()):
         versions = [here.get(package, "missing"), there.get(package, "missing")]
@@ -116,7 +129,9 @@ def differences(one: Mapping, other: Mapping, names: tuple[str, str]) -> list[st
     for package in sorted(files[0].keys() & files[1].keys()):
         if files[0][package] != files[1][package] and here.get(package) == there.get(package):
             found.append(f"{package} {here[package]} has other files on {names[0]} than on {names[1]}")
-    return found or [
+    if found or one.get("digest") == other.get("digest"):
+        return found
+    return [
         f"the files of {names[0]} and {names[1]} differ, and which is not known: one was installed before"
     ]
 

@@ -69,6 +69,9 @@ options:
         description: Width of the index of the sliding window with the draft.
         type: int
         required: true
+  cuda_home:
+    description: Folder of the CUDA toolkit that compiles kernels at run time, where the engine needs one.
+    type: path
   library:
     description: Folder that holds the package C(tandem).
     type: path
@@ -124,6 +127,11 @@ changed_since:
   type: list
   elements: str
   sample: []
+nvcc:
+  description: The compiler below O(cuda_home). C(version) is null where there is none.
+  returned: when O(cuda_home) is given
+  type: dict
+  sample: {path: /usr/local/cuda/bin/nvcc, version: "13.0"}
 decode:
   description: Whether the installed FlashInfer has O(decode); C(takes) is null where it could not be asked.
   returned: when installed and O(decode) is given
@@ -157,6 +165,7 @@ ARGUMENTS = {
         "type": "dict",
         "options": {"heads": {"type": "int", "required": True}, "top_k": {"type": "int", "required": True}},
     },
+    "cuda_home": {"type": "path"},
     "library": {"type": "path", "default": "/opt/tandem/lib"},
     "step": {"type": "str", "choices": ["look", "missing", "install"], "default": "look"},
     "key": {"type": "str", "no_log": False},
@@ -188,6 +197,8 @@ def main() -> None:
         )
     path, wheelhouse = Path(options["base"], options["key"]), Path(options["wheelhouse"])
     result = {"changed": False, "path": str(path)}
+    if options["cuda_home"]:
+        result["nvcc"] = library.nvcc(options["cuda_home"])
     try:
         content = library.read_fingerprint(path)
         if options["step"] == "missing":

@@ -127,6 +127,7 @@ def problems(profile: Mapping, schema: Mapping) -> list[str]:
         return [found]
     flags = profile["engine"]["flags"]
     wrong = engine_config.problems(flags)
+    wrong += engine_config.environment_problems(profile["engine"]["environment"])
     wrong += [
         f"warm_up: {problem}"
         for problem in warm_up_plan.problems(profile["warm_up"], flags.get("max-model-len"))

@@ -97,6 +97,9 @@ def _ranks(profile: Mapping) -> Iterator[Finding]:
         yield finding("profile.ray.nnodes")
     if join == "ray" and backend != "ray":
         yield finding("profile.ray.backend", backend=backend or "not set")
+    refresh = profile["engine"]["environment"].get("RAY_memory_monitor_refresh_ms")
+    if join == "ray" and str(refresh) != "0":
+        yield finding("profile.ray.memory_monitor", found="not set" if refresh is None else refresh)
 
 
 def _speculative(profile: Mapping) -> object:

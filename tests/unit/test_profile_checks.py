@@ -69,8 +69,8 @@ def test_what_cannot_be_run_yet_is_refused_with_its_own_sentence():
         ({"tensor_parallel_size": 4}, []),
         (flags(distributed_executor_backend="ray"), ["profile.ray.nnodes"]),
         ({"tensor_parallel_size": 1, **flags(distributed_executor_backend="ray")}, []),
-        ({"rendezvous": "ray"}, ["profile.ray.backend"]),
-        ({"rendezvous": "ray", **flags(distributed_executor_backend="ray")}, []),
+        ({"rendezvous": "ray"}, ["profile.ray.backend", "profile.ray.memory_monitor"]),
+        ({"rendezvous": "ray", **flags(distributed_executor_backend="ray")}, ["profile.ray.memory_monitor"]),
         # the draft
         (flags(speculative_config=None), []),
         (flags(speculative_config="five"), ["profile.speculation.unreadable"]),
