@@ -151,8 +151,8 @@ ENTRIES = {
     ),
     "engine.checkpoint.broken": _fatal(
         "A file of the checkpoint is damaged",
-        "Run `site.yml -e tandem_checkpoint_verify=sha256`: every byte is read, and what is damaged comes from another rank "
-        "or from tandem_checkpoint_source",
+        "Run `site.yml -e tandem_checkpoint_verify=sha256`: every byte is read, and what is damaged comes from another "
+        "rank or from tandem_checkpoint_source",
         FIELD,
     ),
     "engine.checkpoint.missing": _fatal(
