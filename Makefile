@@ -47,7 +47,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all static format lint sanity unit bench-self engine-cli lab-test molecule rails rdma driver boot faults
+.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver boot faults
 .PHONY: docs findings profiles flags recovery
 # What is timed comes first and alone; then what needs no nodes runs beside what does, on the other core.
 test: env bench-self lab-test ## all of them (root, for the lab)
@@ -59,7 +59,7 @@ test: env bench-self lab-test ## all of them (root, for the lab)
 	[[ $$ended = 0 ]] || { echo "make test: failed, see above" >&2; exit "$$ended"; }
 	echo "make test: all of it passed, nothing was skipped"
 
-static: env lint unit docs sanity engine-cli ## those that need no nodes
+static: env lint unit docs sanity tools engine-cli ## those that need no nodes
 
 format: env ## put the Python into its one form
 	ruff check --quiet --fix-only .
@@ -96,6 +96,12 @@ sanity: env ## ansible-test sanity on the built artefact
 
 bench-self: env ## the figures that the code itself must hold
 	for bench in tests/bench/*.py; do echo "$$bench"; python "$$bench"; done
+
+tools: env ## the report in a real browser, the rules in a real Prometheus (root; installs Debian's chromium)
+	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
+	@mkdir -p build/tools && cd build/tools && { [[ -x usr/bin/promtool ]] || { \
+	    apt-get -qq update && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }; }
+	$(PYTEST) tests/tools
 
 engine-cli: env ## the real parser of vLLM 0.33.0 takes our command lines
 	$(PYTEST) tests/engine_cli

@@ -26,7 +26,12 @@ ENGINES = HERE.parent / "roles" / "runtime" / "files"
 CUDA_ONLY = {"torchvision", "torchaudio", "torchcodec"}
 
 CONTROLLER = ["--universal", "--python-version", "3.12"]
+# Of the lowest Python that a node may have, so that the versions exist for all of them; hashes are of all files.
+NODE = ["--python-platform", "x86_64-manylinux_2_35", "--python-version", "3.11"]
 SPARK = ["--python-platform", "aarch64-manylinux_2_35", "--python-version", "3.12"]
+
+# These have no wheels, and a node installs nothing else. Only some tasks of lm-eval import them: it says so there.
+WITHOUT_WHEELS = ["rouge-score", "sqlitedict", "word2number"]
 
 # Name of the list: its folder and what uv is told. The rehearsal is not here: uv does not read pip's
 # configuration, where a CPU build of torch may be named.
@@ -37,6 +42,7 @@ UV_LISTS = {
     "dev": (HERE, CONTROLLER),
     "v4-flash-next": (ENGINES, SPARK),
     "nccl-cu13": (ENGINES, SPARK),
+    "evaluate": (HERE.parent / "roles" / "evaluate" / "files", NODE),
     # The release whose command line is checked is the one that the Sparks get.
     "engine-cli": (HERE, ["--universal", "--python-version", "3.11", "--no-deps",
                           "--constraints", str(ENGINES / "v4-flash-next.txt")]),
@@ -48,6 +54,7 @@ def lock_with_uv(name: str, upgrade: bool) -> Path:
     folder, options = UV_LISTS[name]
     target = folder / f"{name}.txt"
     command = ["uv", "pip", "compile", "--quiet", "--no-config", "--no-header", "--no-annotate"]
+    command += [word for each in WITHOUT_WHEELS for word in ("--no-emit-package", each)]
     command += ["--generate-hashes", *options, *(["--upgrade"] if upgrade else [])]
     subprocess.run([*command, "--output-file", str(target), str(HERE / f"{name}.in")], check=True)
     return target

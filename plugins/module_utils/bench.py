@@ -207,7 +207,7 @@ def in_words(row: Row, drawn: Mapping[str, Any]) -> str:
     elif figures["tokens_per_s"] is not None:
         told.append(f"{figures['tokens_per_s']:.2f} tokens/s")
         told.append(f"first after {figures['ttft_s']:.2f} s")
-    if figures["acceptance"] is not None:
+    if figures["acceptance"] is not None and row.kind != "prefill":  # of some words it says nothing
         told.append(f"acceptance {figures['acceptance']:.1%}")
         told.append(f"mean accepted length {figures['mean_accepted_length']:.2f}")
     if drawn["succeeded"] < drawn["asked"]:

@@ -29,8 +29,8 @@ options:
   suite:
     description:
       - V(arithmetic) draws fresh products, different in each stream.
-      - V(quality) asks ten fixed questions of five classes (math, code, factual, reasoning, instruction). It is a smoke
-        test, no evaluation.
+      - V(quality) asks twenty fixed questions of five classes (math, code, factual, reasoning, instruction). It is a
+        smoke test, no evaluation.
       - Without O(suite) and O(cases) it is V(arithmetic).
     type: str
     choices: [arithmetic, quality]

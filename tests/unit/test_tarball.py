@@ -32,6 +32,7 @@ ALLOWED = re.compile(
   | roles/guard/files/tandem-guard\.service
   | roles/memory/files/[a-z-]+\.(service|conf)
   | roles/runtime/files/([a-z0-9-]+\.txt|vllm_alias\.py)
+  | roles/evaluate/files/evaluate\.txt
   | tests/(config\.yml|sanity/ignore-2\.21\.txt)
     """,
     re.VERBOSE,
