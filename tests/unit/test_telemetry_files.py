@@ -30,7 +30,7 @@ SNAPSHOT = {
     "recoveries": 0,
     "failures": 0,
     "answer": {"right_age_s": 3.0, "seconds": 0.4, "tokens_per_s": 40.0},
-    "ranks": {"0": {"age_s": 0.0, "unit": "active", "facts": {"memory_available_gib": 9.0}}},
+    "ranks_seen": [{"age_s": 0.0, "unit": "active", "facts": {"memory_available_gib": 9.0}}],
 }
 RULES = [
     rule for group in yaml.safe_load(render("prometheus-rules.yml.j2"))["groups"] for rule in group["rules"]
