@@ -47,7 +47,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver boot faults
+.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver boot faults tune
 .PHONY: docs findings profiles flags recovery
 # What is timed comes first and alone; then what needs no nodes runs beside what does, on the other core.
 test: env bench-self lab-test ## all of them (root, for the lab)
@@ -137,5 +137,9 @@ boot: env ## a kernel boots once by real GRUB in an emulated machine, and the ol
 	@$(VMS_PY) prepare
 	$(PYTEST) molecule/boot/tests
 
+tune: env ## tune.yml over a pair whose engine degenerates with graphs above two sequences (root)
+	@$(LAB_PY) check
+	LAB=$(or $(LAB),tandem)-tune molecule test --scenario-name tune
+
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails rdma driver boot faults ## the same with the tests that take long (root, for the lab)
+test-all: test rails rdma driver boot faults tune ## the same with the tests that take long (root, for the lab)

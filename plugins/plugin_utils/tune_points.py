@@ -86,11 +86,13 @@ def point_of(told: Mapping[str, Any]) -> Point:
         draft = told["draft"]
     except (KeyError, TypeError) as error:
         raise ValueError(f"no point: {error}") from error
-    if type(sequences) is not int or type(k) is not int or mode not in MODES:
+    # Ansible hands in numbers of a class of its own.
+    numbers = all(isinstance(each, int) and not isinstance(each, bool) for each in (sequences, k))
+    if not numbers or mode not in MODES:
         raise ValueError(f"no point: {told}")
     if k and not (isinstance(draft, Mapping) and isinstance(draft.get(_METHOD), str)):
         raise ValueError(f"a point with k={k} and no draft")
-    return Point(Row(mode, k, _canonical(draft) if k else ""), sequences)
+    return Point(Row(str(mode), int(k), _canonical(draft) if k else ""), int(sequences))
 
 
 @dataclass(frozen=True)

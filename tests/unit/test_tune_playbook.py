@@ -1,0 +1,168 @@
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""tune.yml itself over two pretend nodes: what it asks first, tries, keeps, survives and brings back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pretend_tune as pretend
+import pytest
+
+WISH = {
+    "tandem_tune_max_num_seqs": [2, 4, 16],
+    "tandem_tune_cudagraph_modes": ["FULL_AND_PIECEWISE", "NONE"],
+    "tandem_tune_k": [5],
+}
+ALLOWED = ("-e", "tandem_tune=allowed")
+
+
+class Pair:
+    def __init__(self, folder: Path):
+        self.folder, self.results = folder, folder / "results"
+        self.collections = pretend.collection(folder / "collections")
+        self.file = folder / "state.json"
+        hosts = {
+            host: {"ansible_connection": "local", "ansible_host": f"192.0.2.{n}"}
+            for n, host in enumerate(pretend.HOSTS)
+        }
+        variables = {
+            "ansible_python_interpreter": sys.executable,
+            "tandem_profile": "rehearsal",
+            "tandem_checkpoint_path": "/srv/models/lab",
+            "tandem_tune_folder": str(self.results),
+            **WISH,
+        }
+        self.inventory = folder / "hosts.json"
+        self.inventory.write_text(json.dumps({"tandem": {"hosts": hosts, "vars": variables}}))
+        self.set()
+
+    def set(self, **more) -> None:
+        self.file.write_text(json.dumps(pretend.fresh(**more)))
+
+    @property
+    def state(self) -> dict:
+        return json.loads(self.file.read_text())
+
+    def run(self, *words: str) -> subprocess.CompletedProcess:
+        environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_FORCE_COLOR": "0",
+            "ANSIBLE_LOCALHOST_WARNING": "0",
+            "PYTHONPATH": f"{Path(__file__).parent}:{self.collections}",
+            "TANDEM_PRETEND": str(self.file),
+            "HOME": str(self.folder),
+        }
+        command = ["ansible-playbook", "-i", str(self.inventory), "tandem.spark.tune", *words]
+        return subprocess.run(
+            command, env=environment, cwd=self.folder, capture_output=True, text=True, check=False
+        )
+
+    def records(self) -> dict[tuple[str, int], str]:
+        told = [json.loads(path.read_text()) for path in self.results.rglob("*.json")]
+        return {
+            (each["point"]["cudagraph_mode"], each["point"]["max_num_seqs"]): each["outcome"] for each in told
+        }
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return Pair(tmp_path_factory.mktemp("tune"))
+
+
+def test_check_mode_tells_the_points_and_the_cost_and_touches_nothing(pair):
+    done = pair.run("--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FULL_AND_PIECEWISE, ngram" in done.stdout and "k=5: max_num_seqs 2, 4, 16" in done.stdout
+    assert "To do: 2 to 6 points of about 60 s each (as long as the last roll-out took" in done.stdout
+    assert pair.state["steps"] == [] and not pair.results.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "add this to the same command: -e tandem_tune=allowed"),
+        (("--limit", pretend.HEAD, *ALLOWED), f"{pretend.WORKER} took no part in this run"),
+        (
+            (*ALLOWED, "-e", '{"tandem_tune_cudagraph_modes": ["FULL_EVERYTHING"]}'),
+            "wanted some of FULL_AND_PIECEWISE",
+        ),
+    ],
+)
+def test_nothing_is_touched_without_consent_or_sense(pair, words, told):
+    done = pair.run(*words)
+    assert done.returncode != 0
+    assert told in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert pair.state["steps"] == []
+
+
+def test_the_matrix_is_searched_told_and_left_as_it_was_found(pair):
+    done = pair.run(*ALLOWED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert pair.records() == {
+        ("FULL_AND_PIECEWISE", 16): "wrong",
+        ("FULL_AND_PIECEWISE", 4): "wrong",
+        ("FULL_AND_PIECEWISE", 2): "right",
+        ("NONE", 16): "right",
+    }
+    now = pair.state
+    # Staged on both ranks, and one restart for each point and one for the way back.
+    assert now["steps"].count(f"staged {pretend.HEAD}") == now["steps"].count(f"staged {pretend.WORKER}") == 4
+    restarts = [step for step in now["steps"] if step.startswith("restarted")]
+    assert len(restarts) == len(set(restarts)) == 5 and restarts[-1] == f"restarted with {pretend.PROVEN}"
+    assert now["current"] == now["applied"] == pretend.PROVEN
+    events = [(host, event, outcome) for host, event, _digest, outcome in now["history"]]
+    for host in pretend.HOSTS:
+        assert [each[1:] for each in events if each[0] == host] == [
+            ("tune", "wrong"), ("tune", "wrong"), ("tune", "right"), ("tune", "right"), ("start", "proven")
+        ]  # fmt: skip
+    said = done.stdout
+    assert "Two ways out are known: eager mode" in said and "| degenerate" in said
+    offered = said.split("```yaml\n")[1].split("```")[0]
+    assert (
+        "max-num-seqs: 16" in offered
+        and "cudagraph_mode: NONE" in offered
+        and "enforce-eager: null" in offered
+    )
+    (page,), (picture,) = pair.results.rglob("tune.md"), pair.results.rglob("tune.svg")
+    assert "![Tuning of rehearsal" in page.read_text() and picture.read_text().startswith("<?xml")
+
+
+def test_another_run_pays_for_nothing_again(pair):
+    pair.set()
+    done = pair.run()  # without consent, since nothing is to be done
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nothing, every point is known" in done.stdout and "| degenerate" in done.stdout
+    assert [step for step in pair.state["steps"] if "restarted" in step] == []
+
+
+def test_a_run_that_was_cut_off_goes_on_and_brings_back_what_was_proven(pair):
+    pair.set(engine="c" * 64, dies_at=2, too_large=16)
+    pair.run(*ALLOWED)
+    cut_off = pair.state
+    assert cut_off["current"] not in (pretend.PROVEN, None) and cut_off["applied"] == pretend.PROVEN
+    before = len([step for step in cut_off["steps"] if "restarted" in step])
+    pair.file.write_text(json.dumps({**cut_off, "dies_at": None}))
+    done = pair.run(*ALLOWED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = [step for step in pair.state["steps"] if "restarted" in step][before:]
+    assert pair.state["current"] == pretend.PROVEN and after[-1] == f"restarted with {pretend.PROVEN}"
+    # An engine that says it cannot run like this ends its point, not the run.
+    assert (
+        "does not run: the KV cache is too small" in done.stdout and pair.state["history"][-1][1] == "start"
+    )
+
+
+def test_a_lost_rank_is_not_blamed_on_the_points(pair):
+    pair.set(engine="a" * 64, lost=[pretend.WORKER])
+    done = pair.run(*ALLOWED)
+    assert done.returncode != 0  # nothing can be brought back without it
+    assert "3 points in a row showed nothing of themselves" in done.stdout, done.stdout
+    assert "No point is right and measured" in done.stdout
