@@ -95,6 +95,13 @@ def write(root: Path, event: str, record: Mapping, runs_as: Mapping) -> None:
     note(root, event, {**{name: record[name] for name in kept if name in record}, "settings": settings}, at)
 
 
+def note_trial(root: Path, event: str, record: Mapping) -> None:
+    """Adds a line for a release that was only tried: nothing that a roll-out, a start or the guard would go by."""
+    settings = run_settings.read(root / "opt/tandem/releases" / record["digest"])
+    kept = {name: record[name] for name in ("digest", "outcome", "reason", "seconds") if name in record}
+    note(root, event, {**kept, "settings": settings})
+
+
 def note(root: Path, event: str, record: Mapping, at: str | None = None) -> None:
     """Adds a line to the history alone. Raises files.FilesError where the disk refuses."""
     at = at or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

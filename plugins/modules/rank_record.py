@@ -102,10 +102,9 @@ def remember_trial(module: AnsibleModule, record: dict) -> None:
         module.fail_json(
             msg=f"A trial is not {record['outcome']}: it proves and rejects nothing for a roll-out."
         )
-    line = {name: record[name] for name in ("digest", "outcome", "reason", "seconds")}
     try:
         if not module.check_mode:
-            records.note(ROOT, TRIAL, line)
+            records.note_trial(ROOT, TRIAL, record)
     except files.FilesError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=True, record=None, removed=[])

@@ -48,6 +48,28 @@ def test_what_is_kept_of_an_outcome(tmp_path, outcome, applied, kept, rejected):
     )
 
 
+@pytest.mark.parametrize("outcome", ["right", "wrong", "unproven"])
+def test_a_trial_is_a_line_of_the_history_and_nothing_else(tmp_path, outcome):
+    remember(tmp_path, "proven", digest="served")
+    tried = {
+        "digest": "abc",
+        "outcome": outcome,
+        "reason": "why",
+        "seconds": {"all": 60.0},
+        "cases": ["a text"],
+    }
+    records.note_trial(tmp_path, "tune", tried)
+    line = history(tmp_path)[-1]
+    assert (line["event"], line["outcome"], line["seconds"]) == (
+        "tune",
+        outcome,
+        {"all": 60.0},
+    ) and "cases" not in line
+    assert (tmp_path / "var/lib/tandem/applied").read_text() == "served\n"
+    assert records.read_proof(tmp_path, "abc", NOW) is None and records.rejected(tmp_path, NOW) == {}
+    assert list(records.proven(tmp_path, NOW)) == ["served"]
+
+
 def test_what_was_seen_with_another_driver_does_not_count(tmp_path):
     remember(tmp_path, "rejected", runs_as=OTHER_DRIVER)
     remember(tmp_path, "proven", digest="old", runs_as=OTHER_DRIVER)
