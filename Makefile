@@ -97,10 +97,14 @@ sanity: env ## ansible-test sanity on the built artefact
 bench-self: env ## the figures that the code itself must hold
 	for bench in tests/bench/*.py; do echo "$$bench"; python "$$bench"; done
 
-tools: env ## the report in a real browser, the rules in a real Prometheus (root; installs Debian's chromium)
+# Debian's own, unpacked and not installed: the package would start a service.
+PROMETHEUS := build/tools/usr/bin/prometheus
+$(PROMETHEUS):
+	@mkdir -p build/tools
+	cd build/tools && apt-get -qq update && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb
+
+tools: env $(PROMETHEUS) ## the report in a real browser, the rules in a real Prometheus (root; installs Debian's chromium)
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
-	@mkdir -p build/tools && cd build/tools && { [[ -x usr/bin/promtool ]] || { \
-	    apt-get -qq update && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; }; }
 	$(PYTEST) tests/tools
 
 engine-cli: env ## the real parser of vLLM 0.33.0 takes our command lines
@@ -110,7 +114,7 @@ lab-test: env ## the lab does what it says (root)
 	@$(LAB_PY) check
 	$(PYTEST) molecule/lab/tests
 
-molecule: env ## the whole deployment on two nodes: check, converge, idempotence, verify, faults (root)
+molecule: env $(PROMETHEUS) ## the whole deployment on two nodes: check, converge, idempotence, verify, faults (root)
 	@$(LAB_PY) check
 	molecule test --scenario-name default
 

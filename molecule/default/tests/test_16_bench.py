@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from functools import partial
+from urllib.parse import quote
 
 import pytest
 
-from conftest import API, NODES, PROJECT, lab, play, shell
+from conftest import API, LAB_PROGRAM, NODES, PROJECT, ask, lab, play, shell, wait_for
 
 HEAD = NODES[0]
+PROMETHEUS = PROJECT / "build" / "tools" / "usr" / "bin" / "prometheus"
 LAB_TASKS = PROJECT / "molecule" / "lab" / "tasks"
 SIZES = {
     "tandem_bench_series": ["prose, reasoning off", "prose, reasoning on", "code, reasoning off"],
@@ -169,6 +174,44 @@ def test_every_metric_of_rules_and_dashboard_is_on_the_real_pages(tmp_path):
     assert wanted and wanted <= there, wanted - there
     again = play("playbooks/telemetry.yml", "-e", json.dumps({"tandem_telemetry_folder": str(tmp_path)}))
     assert set(again.changed.values()) == {0}
+
+
+def test_a_real_prometheus_scrapes_the_engine_and_the_guards(tmp_path):
+    run = play("playbooks/telemetry.yml", "-e", json.dumps({"tandem_telemetry_folder": str(tmp_path)}))
+    assert run.code == 0, run.text
+    rules = f"global: {{evaluation_interval: 2s}}\nrule_files: [{tmp_path}/prometheus-rules.yml]\n"
+    scrape = (
+        (tmp_path / "prometheus-scrape.yml")
+        .read_text()
+        .replace("scrape_interval: 10s", "scrape_interval: 2s")
+    )
+    (tmp_path / "prometheus.yml").write_text(rules + scrape)
+    words = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+    words += ["--web.listen-address=127.0.0.1:19091"]
+    command = [sys.executable, str(LAB_PROGRAM), "client", "--", str(PROMETHEUS), *words]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            asked = partial(queried, 'sum by (tandem_job) (up{tandem_group="tandem"})')
+            up = wait_for("targets that are up", lambda: (found := asked()) and len(found) == 2 and found, 60)
+            assert sorted(up.values()) == [1.0, 2.0]  # one engine, a guard on each rank
+            assert ask() and "391" in ask()
+            wait_for("tokens that were counted", lambda: queried("sum(vllm:generation_tokens_total) > 0"), 30)
+            assert queried("tandem_guard_healthy == 1")
+            assert not queried('ALERTS{alertstate="firing",severity="critical"}')
+        finally:
+            lab("client", "--", "pkill", "-f", f"storage.tsdb.path={tmp_path}", check=False)
+            process.terminate()
+
+
+def queried(expression):
+    """{labels: value} of an expression, asked of the Prometheus in the network of the nodes' clients."""
+    url = f"http://127.0.0.1:19091/api/v1/query?query={quote(expression)}"
+    text = lab("client", "--", "curl", "-s", "-m", "5", url, check=False)
+    try:
+        found = json.loads(text)["data"]["result"]
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return {json.dumps(each["metric"], sort_keys=True): float(each["value"][1]) for each in found}
 
 
 @pytest.mark.long
