@@ -33,6 +33,7 @@ ALLOWED = re.compile(
   | roles/memory/files/[a-z-]+\.(service|conf)
   | roles/runtime/files/([a-z0-9-]+\.txt|vllm_alias\.py)
   | roles/evaluate/files/evaluate\.txt
+  | patches/[a-z]+/(series|[a-z0-9-]+\.patch)
   | tests/(config\.yml|sanity/ignore-2\.21\.txt)
     """,
     re.VERBOSE,
