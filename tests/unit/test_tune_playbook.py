@@ -143,6 +143,7 @@ def test_another_run_pays_for_nothing_again(pair):
     assert [step for step in pair.state["steps"] if "restarted" in step] == []
 
 
+@pytest.mark.long
 def test_a_run_that_was_cut_off_goes_on_and_brings_back_what_was_proven(pair):
     pair.set(engine="c" * 64, dies_at=2, too_large=16)
     pair.run(*ALLOWED)
@@ -160,9 +161,13 @@ def test_a_run_that_was_cut_off_goes_on_and_brings_back_what_was_proven(pair):
     )
 
 
+@pytest.mark.long
 def test_a_lost_rank_is_not_blamed_on_the_points(pair):
     pair.set(engine="a" * 64, lost=[pretend.WORKER])
     done = pair.run(*ALLOWED)
-    assert done.returncode != 0  # nothing can be brought back without it
-    assert "3 points in a row showed nothing of themselves" in done.stdout, done.stdout
+    assert "3 points in a row showed nothing of themselves" in done.stdout, done.stdout + done.stderr
+    assert f"{pretend.WORKER} was lost while its release was written: no route to host" in " ".join(
+        done.stdout.split()
+    )
     assert "No point is right and measured" in done.stdout
+    assert [step for step in pair.state["steps"] if "restarted" in step] == []  # what serves goes on serving
