@@ -13,7 +13,7 @@ author: tandem.spark contributors (@tandem-spark)
 description:
   - Asks rows of draws. A draw is a number of streams at once; of a row the range over its draws is told.
   - Tokens are those of C(usage), never chunks, of which each holds as many tokens as a verify step gave. The first
-    delta of content or reasoning ends RV(draws.streams.ttft_s), and rates are those of decoding, from the first delta
+    delta of content or reasoning ends C(ttft_s), and rates are those of decoding, from the first delta
     to the last.
   - Acceptance, mean accepted length and acceptance at each position are the differences of the engine's counters
     around that very draw. Verify steps per second are tokens per second divided by the mean accepted length, and the
