@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from browser import chromium, drawn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
@@ -19,33 +18,6 @@ from ansible_collections.tandem.spark.plugins.plugin_utils import bench_files, b
 
 KEPT = Path(__file__).parents[2] / "build" / "report"  # to look at
 WIDTH, HEIGHT = 1100, 6900
-PROBE = """
-<script>
-window.addEventListener("load", () => {
-  const sizes = [...document.querySelectorAll("figure svg")].map((svg) => {
-    const box = svg.getBoundingClientRect();
-    return Math.round(box.width) + "x" + Math.round(box.height);
-  });
-  const over = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  document.title = "pictures=" + sizes.join(",") + ";over=" + over
-    + ";loaded=" + performance.getEntriesByType("resource").length + ";";
-});
-</script>
-"""
-
-
-def chromium(*words):
-    command = [
-        "chromium",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        *map(str, words),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -62,16 +34,9 @@ def page(tmp_path_factory):
 
 @pytest.mark.parametrize("width", [WIDTH, 480])
 def test_a_browser_shows_all_of_it(page, width, tmp_path):
-    probed = tmp_path / "probed.html"
-    probed.write_text(page.read_text().replace("</body>", f"{PROBE}</body>"))
-    dom = chromium(
-        f"--user-data-dir={tmp_path}/profile", f"--window-size={width},900", "--dump-dom", probed.as_uri()
-    )
-    told = re.search(r"<title>pictures=(.*?);over=(-?\d+);loaded=(\d+);</title>", dom)
-    assert told, dom[:400]
-    sizes = [tuple(map(int, size.split("x"))) for size in told[1].split(",")]
+    sizes, over, loaded = drawn(page.read_text(), tmp_path, width)
     assert len(sizes) == 7 and all(200 < wide <= width and high > 100 for wide, high in sizes), sizes
-    assert (told[2], told[3]) == ("0", "0")
+    assert (over, loaded) == (0, 0)
 
 
 def test_its_screenshot_has_more_than_white_in_it(page, tmp_path):
