@@ -33,6 +33,9 @@ SIZES = {
 }
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("bench")
@@ -214,7 +217,6 @@ def queried(expression):
     return {json.dumps(each["metric"], sort_keys=True): float(each["value"][1]) for each in found}
 
 
-@pytest.mark.long
 def test_lm_eval_asks_a_small_task_of_ones_own(folder):
     """Products, which the lab's checkpoint knows: it answers all of them."""
     run = play(
