@@ -14,6 +14,7 @@ from typing import Any
 
 from . import (
     catalogue_bench,
+    catalogue_build,
     catalogue_checkpoint,
     catalogue_driver,
     catalogue_engine,
@@ -81,6 +82,7 @@ def join_catalogues(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
 CATALOGUE = join_catalogues(
     (
         catalogue_bench.ENTRIES,
+        catalogue_build.ENTRIES,
         catalogue_checkpoint.ENTRIES,
         catalogue_driver.ENTRIES,
         catalogue_engine.ENTRIES,

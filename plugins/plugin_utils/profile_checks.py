@@ -17,6 +17,7 @@ from itertools import product
 from pathlib import Path
 
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
+from ansible_collections.tandem.spark.plugins.module_utils.toolchain import DRIVER_BRANCHES, OLDEST_BRANCHES
 
 try:
     from packaging.version import InvalidVersion, Version
@@ -26,15 +27,6 @@ except ImportError:
 # Methods that draft from the text itself; every other one wants a draft in the checkpoint, or a `model` of its own.
 WITHOUT_DRAFT = frozenset({"ngram", "ngram_gpu", "suffix"})
 ALIASES = {"deepseek_mtp": "mtp"}
-# NVIDIA CUDA Toolkit release notes: the branch of the driver that came with a toolkit.
-# Each row with the driver that NVIDIA's table of that release pairs it with, and who ran the two together.
-DRIVER_BRANCHES = {
-    "13.0": 580,  # 13.0 GA: 580.65.06 or newer. vLLM's wheels are of 13.0.3, and most pairs run 580.142 or 580.173.02
-    "13.1": 590,  # 13.1 GA: 590.44.01 or newer. An image for 590.48 refused 580.159.03 (eugr/spark-vllm-docker#266)
-    "13.2": 595,  # 13.2 GA: 595.45.04 or newer. Run on two Sparks with 595.84 (seed 000)
-    "13.3": 610,  # 13.3 GA: 610.43.02 or newer, which is seen on GB10 and signed (eugr/spark-vllm-docker#266)
-}
-OLDEST_BRANCHES = {"13": 580}  # minor version compatibility of CUDA 13.x, in the same notes
 # What FlashInfer's decode of DeepSeek-V4 on SM120 takes, until which version: flashinfer.mla._sparse_mla_sm120.
 # 192 and 256 came with flashinfer-ai/flashinfer#4380, merged 2026-08-08; since 0.7.0 it is no table any more.
 _HEADS = (8, 16, 32, 64, 128)
