@@ -79,7 +79,8 @@ def _no_config(path: Path) -> str:
             "Set tandem_checkpoint_path to that; a missing refs/main does not matter then."
         )
     return (
-        f"{path} holds no config.json. Put the checkpoint there on every rank, or set tandem_checkpoint_path."
+        f"{path} holds no config.json, and no other rank has it. Set tandem_checkpoint_source to hub or to a folder "
+        "that has the weights (docs/weights.md), put them there, or correct tandem_checkpoint_path."
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -117,7 +118,12 @@ def test_a_run_that_gave_up_is_taken_up_by_the_next(fetch, weights, tmp_path):
 
 
 def test_a_run_out_of_time_keeps_what_arrived(fetch, weights, tmp_path):
-    found, _hub, _said = fetch(limit_s=2, rate_bytes_s=700_000)
+    def fault(_name, first, content):
+        if first:
+            time.sleep(60)  # a line that went silent
+        return content[:2_000_000]
+
+    found, _hub, _said = fetch(limit_s=10, fault=fault)
     assert found.id == "checkpoint.hub.slow"
     assert list((tmp_path / "m").rglob("*.part"))
     fetch()
