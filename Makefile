@@ -107,7 +107,7 @@ tools: env $(PROMETHEUS) ## the report in a real browser, the rules in a real Pr
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
 	$(PYTEST) tests/tools
 
-engine-cli: env ## the real parser of vLLM 0.33.0 takes our command lines
+engine-cli: env ## the real parser of vLLM 0.33.0 takes our command lines; the patches on real source archives
 	$(PYTEST) tests/engine_cli
 
 lab-test: env ## the lab does what it says (root)
