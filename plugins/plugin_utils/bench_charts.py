@@ -270,7 +270,7 @@ def _telemetry(telemetry: Mapping[str, Mapping[str, Any]]) -> str | None:
                     *zip(*seen, strict=True), label=host, color=COLOURS[number % len(COLOURS)], linewidth=1
                 )
         axes.set(ylabel=label, ylim=(0, None))
-    all_axes[0].legend(*all_axes[-1].get_legend_handles_labels())
+    all_axes[0].legend(*all_axes[-1].get_legend_handles_labels(), loc="lower right")
     all_axes[-1].set(xlabel="seconds")
     return _svg(figure)
 
