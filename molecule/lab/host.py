@@ -19,7 +19,6 @@ DISK_GIB = 20  # image 0.7, wheelhouse 1, an engine of 3.5 on each of two nodes,
 MEMORY_GIB = 10  # two ranks of the rehearsal's engine take 6
 PROGRAMS = {  # program: Debian package
     "ethtool": "ethtool",
-    "faketime": "faketime",  # the clock of one process is moved by its library
     "ip": "iproute2",
     "mmdebstrap": "mmdebstrap",
     "nsenter": "util-linux",
