@@ -131,7 +131,7 @@ def test_a_disk_that_is_full():
 
 
 DROP_IN = "/run/systemd/system/tandem-guard.service.d"
-# The wall clock of one process, moved while it runs. libfaketime cannot leave the monotonic clock alone: its sleep fails.
+# The wall clock of one process, moved while it runs. libfaketime cannot leave the monotonic one alone: its sleep fails.
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
