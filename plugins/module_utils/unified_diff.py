@@ -275,9 +275,20 @@ def _place(bare: list[str], wanted: list[str], expected: int, done: int) -> tupl
     found = bare[max(0, expected) : max(0, expected) + len(wanted)]
     for ahead, line in enumerate(wanted):
         if ahead >= len(found) or found[ahead] != line:
-            there = repr(found[ahead].strip()) if ahead < len(found) else "the end of the file"
-            return None, f"wanted is {line.strip()!r} at line {expected + 1 + ahead}, found is {there}"
+            there = found[ahead] if ahead < len(found) else None
+            return (
+                None,
+                f"wanted is {_shown(line, there)} at line {expected + 1 + ahead}, found is {_shown(there, line)}",
+            )
     return None, "it lies before the hunk that goes before it"
+
+
+def _shown(line: str | None, beside: str | None) -> str:
+    """A line for a reader; its white space too where that is all in which it differs from the one beside it."""
+    if line is None:
+        return "the end of the file"
+    only_space = beside is not None and line.split() == beside.split()
+    return repr(line if only_space else line.strip())
 
 
 def _merged(hunk: Hunk, found: list[str]) -> Iterator[str]:

@@ -132,6 +132,22 @@ def test_what_does_not_fit_is_named(tmp_path):
     assert [each.outcome for each in judged.outcomes] == [MISFIT, APPLIED, MISFIT]
 
 
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ("a\nb", r"wanted is 'b\n' at line 2, found is 'b'"),
+        ("a\n\tb\n", r"wanted is 'b\n' at line 2, found is '\tb\n'"),
+        ("a\n  c\n", "wanted is 'b' at line 2, found is 'c'"),
+        ("a\n", "wanted is 'b' at line 2, found is the end of the file"),
+    ],
+)
+def test_white_space_is_shown_where_it_is_what_differs(there, said):
+    (change,) = read_patch("p", diff("f", "a\nb\n", "a\nx\n")).changes
+    with pytest.raises(PatchError) as raised:
+        put_on(change, there.encode())
+    assert said in str(raised.value)
+
+
 def test_every_hunk_that_does_not_fit_is_named(tmp_path):
     long = "".join(f"{number}\n" for number in range(40))
     patch = diff("f", long, long.replace("\n5\n", "\nfive\n").replace("\n30\n", "\nthirty\n"), 2)
@@ -316,9 +332,9 @@ def test_a_choice_keeps_the_order_of_the_series():
 
 
 # -- the task ----------------------------------------------------------------------------------------------------------
-def play(folder: Path, path: Path, *options: str) -> tuple[int, dict]:
+def play(folder: Path, path: Path, *options: str, tree: str = "vllm") -> tuple[int, dict]:
     """The task on this machine by Ansible itself; its code and its result."""
-    args = json.dumps({"path": str(path), "tree": "vllm"})
+    args = json.dumps({"path": str(path), "tree": tree})
     environment = {
         **os.environ,
         "ANSIBLE_LOCAL_TEMP": str(folder),
@@ -348,3 +364,5 @@ def test_the_task(tmp_path):
     assert [each["outcome"] for each in result["outcomes"]] == [ALREADY, ALREADY] and not result["changed"]
     code, result = play(tmp_path, tree(tmp_path / "other", f="x\n"))
     assert code != 0 and "there is no such file" in result["msg"] and "left as it was" in result["msg"]
+    code, result = play(tmp_path, folder, tree="sglang")
+    assert code != 0 and "This collection has patches for: vllm" in result["msg"]
