@@ -259,7 +259,10 @@ def _put_hunks(change: FileChange, lines: list[str]) -> tuple[list[str], int]:
 
 def _places(bare: list[str], wanted: list[str], start: int) -> list[int]:
     last = len(bare) - len(wanted)
-    return [at for at in range(start, last + 1) if bare[at : at + len(wanted)] == wanted]
+    first = wanted[0]  # a hunk has lines on both sides; read_patch refuses others
+    return [
+        at for at in range(start, last + 1) if bare[at] == first and bare[at : at + len(wanted)] == wanted
+    ]
 
 
 def _place(bare: list[str], wanted: list[str], expected: int, done: int) -> tuple[int | None, str]:

@@ -69,17 +69,24 @@ EXAMPLES = r"""
 
 RETURN = r"""
 outcomes:
-  description: What came of each patch; RV(outcomes[].why) is what upstream has, or every hunk that does not fit.
+  description: What came of each patch, in the order of the series.
   returned: when the tree could be read
   type: list
   elements: dict
-  sample:
-    - name: deepgemm-sm120-pin.patch
-      outcome: applied
-      why: []
-    - name: moe-padding-bound.patch
-      outcome: upstream has it
-      why: ["vllm/model_executor/layers/fused_moe/deep_gemm_utils.py has 'min(M * num_topk, local_num_experts)'"]
+  contains:
+    name:
+      description: Name of the patch.
+      type: str
+      sample: moe-padding-bound.patch
+    outcome:
+      description: One of C(applied), C(already applied), C(upstream has it) and C(does not apply).
+      type: str
+      sample: applied
+    why:
+      description: What upstream has, or every file and hunk that does not fit.
+      type: list
+      elements: str
+      sample: ["f.py, hunk 1: there is no such file."]
 """
 
 from ansible.module_utils.basic import AnsibleModule

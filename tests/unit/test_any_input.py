@@ -60,7 +60,10 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
     safetensors,
     scripts,
     shared_memory,
+    sm120_kernels,
     spec_decode,
+    toolchain,
+    unified_diff,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.kernel_files import Tree
 from hypothesis import HealthCheck, given, settings
@@ -148,6 +151,7 @@ def exhausted(read: Callable) -> Callable:
     return lambda text: list(read(text))
 
 
+PATCH = "Description: x\n\n--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
 PARSERS: list[tuple] = [
     (apt_transaction.read_simulation, "Inst bash [5.1] (5.2 lab:lab [all]) []\nRemv vim [9]\n"),
     (debian_packages.read_status, STATUS),
@@ -166,6 +170,16 @@ PARSERS: list[tuple] = [
     (lambda text: grub.next_entry(GRUB, text), "saved_entry=a>b\nnext_entry=0"),
     (lambda text: grub.way_to(text, "6.17.0-1014-nvidia"), GRUB),
     (grub.boots_once, GRUB),
+    (lambda text: unified_diff.read_patch("p", text), PATCH, unified_diff.PatchError),
+    (
+        lambda text: unified_diff.put_on(
+            unified_diff.read_patch("p", PATCH).changes[0], text.encode("utf-8", "replace")
+        ),
+        "a\nb\nc\n",
+        unified_diff.PatchError,
+    ),
+    (lambda text: toolchain.read_version(toolchain.TOOLS[0].pattern, text), "tools, release 13.2, V13.2.51"),
+    (lambda text: sm120_kernels.read_answer(text, 0), '{"has": true, "version": "0.6.18", "why": null}'),
     (kernel_log.read_kernel_log, XID),
     (host_memory.meminfo, "MemTotal:  127535104 kB\n"),
     (host_memory.pages_in, "pswpin 12\n"),
