@@ -219,7 +219,7 @@ def test_a_link_below_its_limits_is_named_with_what_it_carries():
     limits = {
         "tandem_profile_overrides": {
             "transport": "rdma",
-            "link": {"min_rail_gbps": 85, "join_timeout_s": 600, "test_seconds": 6},
+            "link": {"min_rail_gbps": 85, "join_timeout_s": 600, "test_seconds": 6, "test_bytes": 4096},
         }
     }
     run = play(*MEASURE, "-e", json.dumps(limits))
