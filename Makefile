@@ -74,7 +74,7 @@ lint: env ## ruff, yamllint, shellcheck, ansible-lint and the changelog fragment
 	ansible-lint --strict --offline
 
 unit: env ## the tables, the artefact's files, the lists and the specs
-	$(PYTEST) --cov --cov-report=term tests/unit
+	$(PYTEST) --cov --cov-report=term -m "$${TANDEM_TESTS:-not long}" tests/unit
 
 findings: env ## write docs/findings.md anew from the catalogue of findings
 	python docs/findings.py

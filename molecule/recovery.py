@@ -195,7 +195,7 @@ def _recovery(fault: str, began: float, mended: float | None, one: User) -> Reco
         ends[0][1].split(": ", 1)[1] if ends else "survived" if not starts else "another boot of the head",
         found_s=between(began, found),
         mended_s=between(began, mended),
-        own_s=between(max(found or began, mended or began), started),
+        own_s=between(max(found or began, min(mended or began, started or began)), started),
         boot_s=between(started, warming),
         warm_up_s=between(warming, ready_at),
         answered_s=round(right[0] - began, 1),
