@@ -18,7 +18,7 @@ from conftest import API, LAB_PROGRAM, NODES, PROJECT, ask, lab, play, shell, wa
 
 HEAD = NODES[0]
 PROMETHEUS = PROJECT / "build" / "tools" / "usr" / "bin" / "prometheus"
-LAB_TASKS = PROJECT / "molecule" / "lab" / "tasks"
+LAB_TASKS = PROJECT / "molecule" / "lab" / "evaluations"
 SIZES = {
     "tandem_bench_series": ["prose, reasoning off", "prose, reasoning on", "code, reasoning off"],
     "tandem_bench_concurrency": [1, 4],
