@@ -79,7 +79,7 @@ class Group:
         self._actions: list[Action] = []
         self._saved = _checked(memory)
         self._now = now
-        self._by_hand: list[int] = []
+        self._ended: set[int] = set()  # in OFF: seen down, so that what starts there is an operator's
         self._ticket = 0
         self.phase, self.since, self.reason = ADOPTING, now, "the guard was started"
         self.hard = True
@@ -102,7 +102,7 @@ class Group:
             return Order(
                 RUN, self.start.epoch, invocation=invocation, look=self._wants_look, state=self.phase
             )
-        stops = self.phase in (STOPPING, GIVEN_UP) or (self.phase == OFF and rank not in self._by_hand)
+        stops = self.phase in (STOPPING, GIVEN_UP) or (self.phase == OFF and rank not in self._ended)
         return Order(STOP if stops and not self._left_alone else NOTHING, hard=self.hard, state=state)
 
     @property
@@ -251,12 +251,16 @@ class Group:
 
     def _part(self, fresh: Mapping[int, Report]) -> None:
         """An operator stopped a rank. The others wait for it, and for what its operator does next."""
-        self._by_hand = [rank for rank, report in fresh.items() if report.by_hand]
-        self.hard = False
-        self._go(OFF, f"{_ranks(self._by_hand)} stopped by hand; the others start again with it")
+        by_hand = [rank for rank, report in fresh.items() if report.by_hand]
+        self.hard, self._ended = False, set(by_hand)
+        self._go(OFF, f"{_ranks(by_hand)} stopped by hand; the others start again with it")
 
     def _off(self) -> None:
         fresh = self._fresh()
+        # A report from before the order to stop says nothing of its end.
+        self._ended |= {
+            r for r, report in fresh.items() if report.unit == "down" and self._heard[r].at > self.since
+        }
         if len(fresh) < self._ranks or any(report.by_hand for report in fresh.values()):
             return
         up = {
@@ -266,7 +270,7 @@ class Group:
         }
         if any(report.unit != "down" for rank, report in fresh.items() if rank not in up):
             return
-        if up and set(up) <= set(self._by_hand):
+        if up and set(up) <= self._ended:
             self._run(self._new_epoch(), up, False, f"{_ranks(list(up))} started by hand")
         else:
             self._stop("what was stopped by hand is wanted again", hard=True)
@@ -322,6 +326,8 @@ class Group:
             self._break(f"{_ranks(silent)} silent for {self._limits.lost_s:.0f} s")
         elif any(report.by_hand for report in fresh.values()):
             self._part(fresh)
+        elif any(report.unit == "stopping" for report in fresh.values()):
+            pass  # by hand, and soon down; what others, or a warm-up, suffer of it is no fault
         elif dead := self._bind(start, fresh):
             self._break(f"{_ranks(dead)} died")
         elif trouble := self._trouble(start, fresh, news):
@@ -335,8 +341,6 @@ class Group:
         A unit that was never seen to run may try again and again: what it lacks (a cable) is no reason to give up.
         """
         dead = []
-        if any(report.unit == "stopping" for report in fresh.values()):
-            return dead  # by hand; what the others do because of it is no fault
         for rank, report in fresh.items():
             bound = start.bound.get(rank)
             if bound is None:

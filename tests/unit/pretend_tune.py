@@ -63,7 +63,10 @@ def state() -> dict[str, Any]:
 
 
 def keep(changed: Mapping[str, Any]) -> None:
-    Path(os.environ["TANDEM_PRETEND"]).write_text(json.dumps(changed))
+    path = Path(os.environ["TANDEM_PRETEND"])
+    half = path.with_suffix(f".{os.getpid()}")
+    half.write_text(json.dumps(changed))
+    half.replace(path)  # two hosts read it at the same time
 
 
 def fresh(**more: Any) -> dict[str, Any]:

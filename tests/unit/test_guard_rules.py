@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils.guard_group import Group, Heard, News
+from ansible_collections.tandem.spark.plugins.module_utils.guard_life import Answer
 from ansible_collections.tandem.spark.plugins.module_utils.guard_rules import Limits, Report
 from guard_sim import BOOT_S, WARM_S, World
 
@@ -92,6 +93,23 @@ def test_e_stopped_by_hand_and_started_again(rank):
     mine = world.nodes[rank].unit.invocation
     assert world.until("ready", 200) <= BOOT_S + WARM_S + OWN_S
     assert world.nodes[rank].unit.invocation == mine, "what the operator started is kept"
+    assert not world.notes
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_all_stopped_by_hand_and_started_again_one_after_the_other(first):
+    world = serving()
+    world.stop_by_hand(0)
+    world.until("off", 20)
+    world.stop_by_hand(1)
+    world.run(30)
+    mine = []
+    for rank in (first, 1 - first):
+        world.start_by_hand(rank)
+        mine.append((rank, world.nodes[rank].unit.invocation))
+        world.run(2)
+    world.until("ready", 200)
+    assert [(rank, world.nodes[rank].unit.invocation) for rank, _start in mine] == mine
     assert not world.notes
 
 
@@ -420,6 +438,24 @@ def test_an_operators_restart_of_one_rank_restarts_all():
     world.start_by_hand(1)  # at once, as `systemctl restart` does it
     back(world, 120)
     assert "rank 1 died" in world.notes[0][2]
+
+
+def test_a_warm_up_that_fails_because_somebody_stops_a_rank_is_no_fault():
+    group, now, asked = Group(1, Limits(), 0, lambda: "e"), 0.0, []
+
+    def tick(unit: str, news: News | None = None, by_hand: bool = False) -> list[str]:
+        nonlocal now
+        now += 1
+        report = Report(0, unit, None if unit == "down" else "start", "e", by_hand)
+        actions = group.tick(now, {0: Heard(report, now)}, news or News())
+        asked.extend(action.value for action in actions if action.kind == "ask")
+        return [action.kind for action in actions]
+
+    tick("down"), tick("down"), tick("active"), tick("active")
+    assert "warm_up" in tick("active", News(answer=Answer(asked[-1], "right")))
+    told = tick("stopping", News(warm=(asked[-1] + 1, "it broke")))
+    told += tick("stopping") + tick("down", by_hand=True)
+    assert group.phase == "off" and "note" not in told
 
 
 @pytest.mark.parametrize(

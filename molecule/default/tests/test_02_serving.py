@@ -28,7 +28,10 @@ def test_the_pair_answers(question, answer):
 
 def test_each_rank_runs_its_unit_and_no_other(host):
     unit = UNITS[name_of(host)]
-    assert host.service(unit).is_running and not host.service(unit).is_enabled  # the guard starts it at boot
+    # The guard starts it at boot; it is linked in, and nothing else wants it.
+    assert (
+        host.service(unit).is_running and host.run(f"systemctl is-enabled {unit}").stdout.strip() == "linked"
+    )
     assert host.service("tandem-guard").is_running and host.service("tandem-guard").is_enabled
     (other,) = set(UNITS.values()) - {unit}
     assert not host.file(f"/etc/systemd/system/{other}").exists

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from recovery import ready
+
 from conftest import NODES, ask, shell, wait_for
 
 HEAD, WORKER = NODES
@@ -33,6 +35,7 @@ def restart() -> None:
         "systemctl stop tandem-worker; echo 0 > /proc/sys/vm/drop_caches; systemctl start tandem-worker",
     )
     shell(HEAD, "systemctl start tandem-head")
+    wait_for("the guard, which warms it up", ready, 300)
 
 
 def test_indices_that_moved_are_followed_at_the_next_start():
