@@ -52,7 +52,7 @@ rehearse-purge: ## the same, and every cache
 # What is timed comes first and alone; then what needs no nodes runs beside what does, on the other core.
 test: env bench-self lab-test ## all of them (root, for the lab)
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT
-	nice $(MAKE) --no-print-directory static >"$$log" 2>&1 & static=$$!
+	nice $(MAKE) --no-print-directory --keep-going static >"$$log" 2>&1 & static=$$!
 	ended=0; $(MAKE) --no-print-directory molecule || ended=$$?
 	wait "$$static" || ended=$$?
 	cat "$$log"

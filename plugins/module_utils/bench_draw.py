@@ -221,9 +221,9 @@ def _rate(replies: Sequence[Reply]) -> float | None:
     paces = [(reply.pace, reply.completion_tokens) for reply in replies]
     if not paces:
         return None
-    begin = min(pace.first_at for pace, _ in paces)
-    span = max(pace.last_at for pace, _ in paces) - begin
-    steps = [(pace.last_at - pace.first_at) / (pace.deltas - 1) for pace, _ in paces if pace.deltas > 1]
+    begin = min(pace.first_at for pace, _reply in paces)
+    span = max(pace.last_at for pace, _reply in paces) - begin
+    steps = [(pace.last_at - pace.first_at) / (pace.deltas - 1) for pace, _reply in paces if pace.deltas > 1]
     step = statistics.median(steps) if steps else 0.0
     tokens = sum(
         pace.tokens_after_first(total) if pace.first_at <= begin + step else pace.tokens_up_to_last(total)

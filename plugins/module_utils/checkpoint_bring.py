@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from . import checkpoint_adopt, checkpoint_seals
@@ -255,6 +256,27 @@ def check_space(folder: Path, wanted: int) -> None:
         raise FindingError(finding("checkpoint.disk.small", **values))
 
 
+def _take(
+    wish: Wish,
+    left: Mapping[str, Entry],
+    made: Brought,
+    say: Callable[[str], None],
+    name: str,
+    digest: str | None,
+) -> bool:
+    """Puts a file that arrived in its place; False where its bytes are wrong."""
+    part = part_of(wish.folder / INCOMING, name, left[name])
+    wanted = left[name].sha256 or left[name].git
+    if not (_is(part, left[name]) if digest is None else digest == wanted):
+        part.unlink()
+        say(f"{name} arrived with wrong bytes")
+        return False
+    put(wish.folder, name, part, made)
+    checkpoint_seals.write(wish.folder, {name: left[name]})
+    made.downloaded.append(name)
+    return True
+
+
 def _download(wish: Wish, lacking: Mapping[str, Entry], made: Brought, say: Callable[[str], None]) -> None:
     """Each file is hashed while the next ones arrive; one with wrong bytes is asked for once more."""
     carrier = wish.carrier.at(made.manifest.revision)
@@ -262,19 +284,7 @@ def _download(wish: Wish, lacking: Mapping[str, Entry], made: Brought, say: Call
     began = time.monotonic()
     for _round in range(2):
         checks: dict[str, Future] = {}
-
-        def check(name: str, digest: str | None, left: dict[str, Entry] = left) -> bool:
-            part = part_of(folder, name, left[name])
-            wanted = left[name].sha256 or left[name].git
-            if not (_is(part, left[name]) if digest is None else digest == wanted):
-                part.unlink()
-                say(f"{name} arrived with wrong bytes")
-                return False
-            put(wish.folder, name, part, made)
-            checkpoint_seals.write(wish.folder, {name: left[name]})
-            made.downloaded.append(name)
-            return True
-
+        check = partial(_take, wish, left, made, say)
         with ThreadPoolExecutor(1) as pool:  # one at a time: seals are one file
             carrier.download(
                 left,

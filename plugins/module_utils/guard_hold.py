@@ -71,7 +71,8 @@ def take(root: Path, owner: str, seconds: float | None, now: float | None = None
 
 def drop(root: Path, owner: str) -> bool:
     """Drops it; True where there was one."""
-    return any([_remove(path) for path in _paths(root, owner).values()])
+    there = [_remove(path) for path in _paths(root, owner).values()]
+    return any(there)
 
 
 def holds(root: Path, now: float | None = None) -> list[Hold]:

@@ -304,7 +304,7 @@ def _merged(hunk: Hunk, found: list[str]) -> Iterator[str]:
             end = text[len(body) :]
             yield body.removesuffix("\r") + ("\r" if carriage and end else "") + end if end else body
         else:
-            line = next(own)
+            line = next(own, "")  # there are as many as the hunk asks for, or it would not have been found
             if kind == " ":
                 yield line
 

@@ -115,7 +115,7 @@ def _acceptance(record: Mapping[str, Any], rows: Rows, references: Rows) -> str 
         axes.scatter(*zip(*theirs, strict=True), label="reference", marker="x", s=60, color=THEIRS, zorder=3)
     steps = [row["figures"]["verify_steps_per_s"]["median"] for row in rows
              if row["kind"] == "series" and row["figures"]["verify_steps_per_s"]]  # fmt: skip
-    most = max(length for _, length, _ in points)
+    most = max(length for _name, length, _value in points)
     if steps:
         pace = sorted(steps)[len(steps) // 2]
         axes.plot([0, most * 1.1], [0, pace * most * 1.1], color=EARLIER, linestyle="--", zorder=1,
@@ -153,7 +153,7 @@ def _concurrency(rows: Rows, references: Rows) -> str | None:
         )
         if len(theirs) > 1:
             together.plot(*zip(*theirs, strict=True), marker="x", label=series, color=THEIRS)
-            each.plot([number for number, _ in theirs], [rate / number for number, rate in theirs], marker="x",
+            each.plot([number for number, _rate in theirs], [rate / number for number, rate in theirs], marker="x",
                       label=series, color=THEIRS)  # fmt: skip
     together.set(ylabel="tokens/s, all streams", ylim=(0, None))
     each.set(xlabel="streams at once", ylabel="tokens/s, one stream", ylim=(0, None))
