@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
         path = effective[hosts[0]]["tandem_checkpoint_path"] or profile["checkpoint"]["path"]
         if rank.number == 0 and made.changed and not tried:
             self._display.display(overridden_text(profile["name"], made.changed))
-        told = mending.text(looked, self._task.check_mode)
+        told = mending.text(looked, task_vars.get("ansible_check_mode", False))
         if rank.number == 0 and told:
             self._display.display(told)
         result.update(

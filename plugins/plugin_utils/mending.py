@@ -66,7 +66,11 @@ def relevant(found: Finding, profile: Mapping[str, Any] | None, nodes: Mapping[s
             return False
     if profile is None:
         return True
-    idle = found.id.startswith(OF_THE_GPU) and profile.get("accelerator") == "none"
+    # That the look itself failed has one id, whatever was looked at.
+    of_the_gpu = found.id.startswith(OF_THE_GPU) or (
+        found.id == "host.look.failed" and " GPU " in f"{found.summary} "
+    )
+    idle = of_the_gpu and profile.get("accelerator") == "none"
     return not (idle or (found.id.startswith(OF_RDMA) and profile.get("transport") == "socket"))
 
 

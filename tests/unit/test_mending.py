@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tandem.spark.plugins.module_utils.findings import CATALOGUE, Finding
+from ansible_collections.tandem.spark.plugins.module_utils.findings import finding as make
 from ansible_collections.tandem.spark.plugins.plugin_utils import mending
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,15 @@ def test_only_a_role_that_acts_in_this_run_mends(finding_id, mends, expected):
 )
 def test_what_a_profile_does_not_need_stops_nothing(finding_id, profile, expected):
     assert mending.relevant(found(finding_id), profile, {}) is expected
+
+
+@pytest.mark.parametrize(
+    ("subject", "tells"), [("The power state of the GPU", False), ("The listening sockets", True)]
+)
+def test_a_look_at_a_gpu_that_failed_tells_nothing_where_none_is_used(subject, tells):
+    failed = make("host.look.failed", subject=subject, command="true")
+    assert mending.relevant(failed, REHEARSAL, {}) is tells
+    assert mending.relevant(failed, RDMA, {})
 
 
 @pytest.mark.parametrize(("present", "expected"), [(True, False), (False, True), (None, True)])
