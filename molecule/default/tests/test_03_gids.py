@@ -28,14 +28,17 @@ def index(node: str) -> str:
 
 
 def restart() -> None:
-    """What an operator types: both down, then worker and head."""
+    """What an operator types: the guard held back, both down, then worker and head."""
+    shell(HEAD, "tandem guard --hold operator")
     shell(HEAD, "systemctl stop tandem-head")
     shell(
         WORKER,
         "systemctl stop tandem-worker; echo 0 > /proc/sys/vm/drop_caches; systemctl start tandem-worker",
     )
     shell(HEAD, "systemctl start tandem-head")
-    wait_for("the guard, which warms it up", ready, 300)
+    shell(HEAD, "tandem guard --drop operator")
+    wait_for("the guard, which takes what runs", lambda: not ready(), 15, 0.5)
+    wait_for("an answer that it calls right", ready, 300)
 
 
 def test_indices_that_moved_are_followed_at_the_next_start():
