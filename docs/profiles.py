@@ -104,9 +104,12 @@ def span(values: list) -> str:
 
 def figures(profile: Mapping) -> Iterator[str]:
     columns = {
-        "tokens_per_s": "tokens/s", "acceptance": "acceptance", "mean_accepted_length": "accepted length",
-        "verify_steps_per_s": "steps/s", "prefill_s": "prefill s",
-    }  # one row a line  # fmt: skip
+        "tokens_per_s": "tokens/s",
+        "acceptance": "acceptance",
+        "mean_accepted_length": "accepted length",
+        "verify_steps_per_s": "steps/s",
+        "prefill_s": "prefill s",
+    }  # one row a line
     rows = profile.get("reference") or []
     used = {key: title for key, title in columns.items() if any(key in row for row in rows)}
     conditions = ("concurrency", "prompt_tokens", "reasoning_effort", "max_num_seqs", "cudagraph_mode", "k")

@@ -44,9 +44,18 @@ UV_LISTS = {
     "nccl-cu13": (ENGINES, SPARK),
     "evaluate": (HERE.parent / "roles" / "evaluate" / "files", NODE),
     # The release whose command line is checked is the one that the Sparks get.
-    "engine-cli": (HERE, ["--universal", "--python-version", "3.11", "--no-deps",
-                          "--constraints", str(ENGINES / "v4-flash-next.txt")]),
-}  # fmt: skip
+    "engine-cli": (
+        HERE,
+        [
+            "--universal",
+            "--python-version",
+            "3.11",
+            "--no-deps",
+            "--constraints",
+            str(ENGINES / "v4-flash-next.txt"),
+        ],
+    ),
+}
 
 
 def lock_with_uv(name: str, upgrade: bool) -> Path:

@@ -23,9 +23,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
 import image  # noqa: E402 - after the path to it
-import vm  # noqa: E402
-from settings import Lab  # noqa: E402
-from system import remove_tree, run  # noqa: E402
+import vm  # noqa: E402 - after the path to it
+from settings import Lab  # noqa: E402 - after the path to it
+from system import remove_tree, run  # noqa: E402 - after the path to it
 
 RECIPE = HERE / "boot_image"
 LIBRARY = HERE.parents[1] / "plugins" / "module_utils"

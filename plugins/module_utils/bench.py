@@ -219,10 +219,11 @@ def look(endpoint: Endpoint) -> dict[str, Any]:
     """{version, max_model_len} as the server tells them, None where it does not."""
     base = endpoint.chat_url.removesuffix("/chat/completions")
     models = _json(endpoint, f"{base}/models").get("data")
-    served = [
-        each
-        for each in models if isinstance(each, dict) and each.get("id") == endpoint.model
-    ] if isinstance(models, list) else []  # fmt: skip
+    served = (
+        [each for each in models if isinstance(each, dict) and each.get("id") == endpoint.model]
+        if isinstance(models, list)
+        else []
+    )
     limit = served[0].get("max_model_len") if served else None
     version = _json(endpoint, f"{base.removesuffix('/v1')}/version").get("version")
     return {

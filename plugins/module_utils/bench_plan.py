@@ -31,8 +31,17 @@ DEFAULTS: dict[str, Any] = {
 PREFILL_MAX_TOKENS = 16  # a few words that can be read; only the time to the first counts
 MOST_STREAMS = 256
 _NAME = re.compile(r"(code|prose)(?:, reasoning (off|on))?")
-_OWN = ("name", "content", "reasoning", "reasoning_effort", "concurrency", "prompt_tokens", "max_tokens",
-        "ignore_eos", "draws")  # fmt: skip
+_OWN = (
+    "name",
+    "content",
+    "reasoning",
+    "reasoning_effort",
+    "concurrency",
+    "prompt_tokens",
+    "max_tokens",
+    "ignore_eos",
+    "draws",
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,11 @@ def plan_of(params: Mapping[str, Any]) -> Plan:
     ]
     for name in ("concurrency", "prefill", "context"):
         wrong += [f"{name} has {value}, wanted more than 0" for value in given[name] if value <= 0]
-    wrong += [f"concurrency has {streams}, wanted {MOST_STREAMS} at most"
-              for streams in given["concurrency"] if streams > MOST_STREAMS]  # fmt: skip
+    wrong += [
+        f"concurrency has {streams}, wanted {MOST_STREAMS} at most"
+        for streams in given["concurrency"]
+        if streams > MOST_STREAMS
+    ]
     rows: list[Row] = []
     for number, own in enumerate(given["series"], 1):
         try:
@@ -114,8 +126,11 @@ def _series(own: Any, given: Mapping[str, Any]) -> Row:
     content, reasoning = own.get("content", "prose"), own.get("reasoning", False)
     if content not in CONTENTS:
         wrong.append(f"content is {content!r}, wanted {' or '.join(CONTENTS)}")
-    wrong += [f"{name} is {own[name]!r}, wanted true or false"
-              for name in ("reasoning", "ignore_eos") if not isinstance(own.get(name, False), bool)]  # fmt: skip
+    wrong += [
+        f"{name} is {own[name]!r}, wanted true or false"
+        for name in ("reasoning", "ignore_eos")
+        if not isinstance(own.get(name, False), bool)
+    ]
     figures = {"concurrency": 1, "max_tokens": given["max_tokens"], "draws": given["draws"]}
     figures |= {name: own[name] for name in (*figures, "prompt_tokens") if own.get(name) is not None}
     for name, value in figures.items():
@@ -145,13 +160,23 @@ def _sweep(streams: int, given: Mapping[str, Any]) -> Row:
 
 
 def _prefill(tokens: int, given: Mapping[str, Any]) -> Row:
-    return _plain(f"prefill of {in_thousands(tokens)}", "prefill", given["long_draws"], PREFILL_MAX_TOKENS,
-                  prompt_tokens=tokens)  # fmt: skip
+    return _plain(
+        f"prefill of {in_thousands(tokens)}",
+        "prefill",
+        given["long_draws"],
+        PREFILL_MAX_TOKENS,
+        prompt_tokens=tokens,
+    )
 
 
 def _context(tokens: int, given: Mapping[str, Any]) -> Row:
-    return _plain(f"context of {in_thousands(tokens)}", "context", given["long_draws"],
-                  given["context_max_tokens"], prompt_tokens=tokens)  # fmt: skip
+    return _plain(
+        f"context of {in_thousands(tokens)}",
+        "context",
+        given["long_draws"],
+        given["context_max_tokens"],
+        prompt_tokens=tokens,
+    )
 
 
 def _plain(

@@ -103,9 +103,19 @@ def row_of(row: Row, drawn: Sequence[Drawn], skipped: str | None = None) -> dict
     }
 
 
-FIGURES = ("tokens_per_s", "tokens_per_s_per_stream", "ttft_s", "prefill_tokens_per_s", "prompt_tokens",
-           "completion_tokens", "acceptance", "mean_accepted_length", "verify_steps_per_s",
-           "ceiling_tokens_per_s", "client_cpu")  # fmt: skip
+FIGURES = (
+    "tokens_per_s",
+    "tokens_per_s_per_stream",
+    "ttft_s",
+    "prefill_tokens_per_s",
+    "prompt_tokens",
+    "completion_tokens",
+    "acceptance",
+    "mean_accepted_length",
+    "verify_steps_per_s",
+    "ceiling_tokens_per_s",
+    "client_cpu",
+)
 
 
 def _k(drawn: Drawn) -> int | None:

@@ -236,8 +236,11 @@ class Host:
 
     def _run(self, argv: Sequence[str], timeout_s: float = 60) -> str:
         environment = {
-            **os.environ, "LC_ALL": "C", "PATH": commands.PATH, "DEBIAN_FRONTEND": "noninteractive",
-        }  # one row a line  # fmt: skip
+            **os.environ,
+            "LC_ALL": "C",
+            "PATH": commands.PATH,
+            "DEBIAN_FRONTEND": "noninteractive",
+        }  # one row a line
         try:
             done = subprocess.run(
                 list(argv), capture_output=True, text=True, timeout=timeout_s, check=False, env=environment

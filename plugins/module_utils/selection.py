@@ -184,6 +184,6 @@ def _dynamic_notes(chosen: Sequence[UpRail], selection: Selection, around: Surro
                     netdev=rail.netdev,
                     chosen=taken,
                     wanted=right[0],
-                )  # fmt: skip
+                )
             )
     return notes

@@ -121,8 +121,10 @@ def _netdevs(tree: Tree) -> dict[str, dict[str, int]]:
         if name == "lo" or not re.fullmatch(r"[!-.0-~]{1,15}", name):
             continue
         where = ("sys/class/net", name, "statistics")
-        counts = {key: tree.number(*where, file)
-                  for key, file in (("sent_bytes", "tx_bytes"), ("received_bytes", "rx_bytes"))}  # fmt: skip
+        counts = {
+            key: tree.number(*where, file)
+            for key, file in (("sent_bytes", "tx_bytes"), ("received_bytes", "rx_bytes"))
+        }
         errors = [
             tree.number(*where, file) for file in ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
         ]

@@ -71,7 +71,14 @@ TOOLS = (
         (1, 95),  # rust-toolchain.toml of vLLM 0.33.0
         "Install it with rustup, since Ubuntu 24.04 has none that is new enough; vLLM has parts in Rust",
     ),
-    Tool("cargo", "cargo", (("cargo", "--version"),), rf"\Acargo {_VERSION}", (1, 95), "Install cargo with rustc"),
+    Tool(
+        "cargo",
+        "cargo",
+        (("cargo", "--version"),),
+        rf"\Acargo {_VERSION}",
+        (1, 95),
+        "Install cargo with rustc",
+    ),
     Tool(
         "python",
         "Python",
@@ -81,7 +88,7 @@ TOOLS = (
         "Install python3.12 and python3.12-dev",
     ),
     Tool("ninja", "ninja", (("ninja", "--version"),), rf"\A{_VERSION}", (1, 11), "Install ninja-build"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

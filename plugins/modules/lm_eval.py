@@ -136,8 +136,11 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     params = module.params
-    wrong = [f"{name} is {params[name]}, wanted more than 0" for name in ("concurrency", "max_tokens", "timeout_s")
-             if params[name] <= 0]  # fmt: skip
+    wrong = [
+        f"{name} is {params[name]}, wanted more than 0"
+        for name in ("concurrency", "max_tokens", "timeout_s")
+        if params[name] <= 0
+    ]
     wrong += ["limit is below 0"] if params["limit"] < 0 else []
     wrong += ["tasks is empty"] if not params["tasks"] else []
     wrong += [] if params["validate_certs"] else ["validate_certs is false, which lm-eval cannot do"]
@@ -149,9 +152,22 @@ def main() -> None:
     asked = evaluation.Evaluation(
         tasks=tuple(params["tasks"]),
         folder=Path(params["folder"]),
-        **{name: params[name] for name in ("program", "url", "model", "limit", "concurrency", "thinking",
-                                           "max_tokens", "timeout_s", "include", "api_key")},
-    )  # fmt: skip
+        **{
+            name: params[name]
+            for name in (
+                "program",
+                "url",
+                "model",
+                "limit",
+                "concurrency",
+                "thinking",
+                "max_tokens",
+                "timeout_s",
+                "include",
+                "api_key",
+            )
+        },
+    )
     try:
         module.exit_json(changed=True, **evaluation.run(asked, progress), progress=progress.lines)
     except (evaluation.EvaluationError, OSError) as error:

@@ -93,11 +93,17 @@ def _styled(draw: Any) -> Any:
 def _acceptance(record: Mapping[str, Any], rows: Rows, references: Rows) -> str | None:
     names = [row["name"] for row in rows if row["kind"] == "series"]
     points = [
-        (names.index(each["row"]), each["counted"]["speculation"]["mean_accepted_length"], each["tokens_per_s"])
+        (
+            names.index(each["row"]),
+            each["counted"]["speculation"]["mean_accepted_length"],
+            each["tokens_per_s"],
+        )
         for each in record["draws"]
-        if each["row"] in names and each["void"] is None and each["tokens_per_s"]
+        if each["row"] in names
+        and each["void"] is None
+        and each["tokens_per_s"]
         and (each["counted"] or {}).get("speculation", {}).get("mean_accepted_length")
-    ]  # fmt: skip
+    ]
     theirs = [
         (each["mean_accepted_length"][0], each["tokens_per_s"][0])
         for each in references
@@ -113,13 +119,22 @@ def _acceptance(record: Mapping[str, Any], rows: Rows, references: Rows) -> str 
             axes.scatter(*zip(*own, strict=True), label=name, color=colour, zorder=3)
     if theirs:
         axes.scatter(*zip(*theirs, strict=True), label="reference", marker="x", s=60, color=THEIRS, zorder=3)
-    steps = [row["figures"]["verify_steps_per_s"]["median"] for row in rows
-             if row["kind"] == "series" and row["figures"]["verify_steps_per_s"]]  # fmt: skip
+    steps = [
+        row["figures"]["verify_steps_per_s"]["median"]
+        for row in rows
+        if row["kind"] == "series" and row["figures"]["verify_steps_per_s"]
+    ]
     most = max(length for _name, length, _value in points)
     if steps:
         pace = sorted(steps)[len(steps) // 2]
-        axes.plot([0, most * 1.1], [0, pace * most * 1.1], color=EARLIER, linestyle="--", zorder=1,
-                  label=f"{pace:.2f} verify steps/s")  # fmt: skip
+        axes.plot(
+            [0, most * 1.1],
+            [0, pace * most * 1.1],
+            color=EARLIER,
+            linestyle="--",
+            zorder=1,
+            label=f"{pace:.2f} verify steps/s",
+        )
     axes.set(
         xlabel="mean accepted length, tokens for each verify step",
         ylabel="tokens/s",
@@ -132,8 +147,10 @@ def _acceptance(record: Mapping[str, Any], rows: Rows, references: Rows) -> str 
 
 @_styled
 def _concurrency(rows: Rows, references: Rows) -> str | None:
-    ours = sorted((row for row in rows if row["kind"] == "concurrency" and row["figures"]["tokens_per_s"]),
-                  key=lambda row: row["concurrency"])  # fmt: skip
+    ours = sorted(
+        (row for row in rows if row["kind"] == "concurrency" and row["figures"]["tokens_per_s"]),
+        key=lambda row: row["concurrency"],
+    )
     if not ours:
         return None
     figure, (together, each) = _figure(2, 1.5)
@@ -153,8 +170,13 @@ def _concurrency(rows: Rows, references: Rows) -> str | None:
         )
         if len(theirs) > 1:
             together.plot(*zip(*theirs, strict=True), marker="x", label=series, color=THEIRS)
-            each.plot([number for number, _rate in theirs], [rate / number for number, rate in theirs], marker="x",
-                      label=series, color=THEIRS)  # fmt: skip
+            each.plot(
+                [number for number, _rate in theirs],
+                [rate / number for number, rate in theirs],
+                marker="x",
+                label=series,
+                color=THEIRS,
+            )
     together.set(ylabel="tokens/s, all streams", ylim=(0, None))
     each.set(xlabel="streams at once", ylabel="tokens/s, one stream", ylim=(0, None))
     each.set_xscale("log", base=2)
@@ -181,8 +203,11 @@ def _prefill(rows: Rows, references: Rows) -> str | None:
     _whiskers(
         axes, sizes, [row["figures"]["ttft_s"] for row in ours], color=OURS, linestyle="-", label="this run"
     )
-    theirs = [(each["prompt_tokens"][0], sum(each["prefill_s"]) / len(each["prefill_s"])) for each in references
-              if each.get("prefill_s") and each.get("prompt_tokens")]  # fmt: skip
+    theirs = [
+        (each["prompt_tokens"][0], sum(each["prefill_s"]) / len(each["prefill_s"]))
+        for each in references
+        if each.get("prefill_s") and each.get("prompt_tokens")
+    ]
     if theirs:
         axes.scatter(*zip(*theirs, strict=True), marker="x", s=60, color=THEIRS, label="reference", zorder=3)
     axes.set(xlabel="prompt, tokens", ylabel="seconds to the first token", ylim=(0, None))
@@ -202,8 +227,14 @@ def _context(rows: Rows, references: Rows) -> str | None:
     for each in references:
         span = each.get("prompt_tokens") or []
         if len(span) == 2 and each.get("tokens_per_s"):
-            axes.fill_between(span, min(each["tokens_per_s"]), max(each["tokens_per_s"]), color=THEIRS, alpha=0.2,
-                              label=f"{each['series']} ({each['source']})")  # fmt: skip
+            axes.fill_between(
+                span,
+                min(each["tokens_per_s"]),
+                max(each["tokens_per_s"]),
+                color=THEIRS,
+                alpha=0.2,
+                label=f"{each['series']} ({each['source']})",
+            )
     axes.set(xlabel="prompt, tokens", ylabel="tokens/s", ylim=(0, None))
     _by_size(axes, [row["prompt_tokens"] for row in ours])
     axes.legend()
@@ -218,8 +249,13 @@ def _positions(rows: Rows) -> str | None:
     figure, axes = _figure()
     for number, row in enumerate(ours):
         places = range(1, len(row["per_position"]) + 1)
-        axes.plot(places, [100 * share for share in row["per_position"]], marker="o", label=row["name"],
-                  color=COLOURS[number % len(COLOURS)])  # fmt: skip
+        axes.plot(
+            places,
+            [100 * share for share in row["per_position"]],
+            marker="o",
+            label=row["name"],
+            color=COLOURS[number % len(COLOURS)],
+        )
     axes.set(xlabel="place in the draft", ylabel="accepted, % of drafts", ylim=(0, 105))
     axes.set_xticks(range(1, max(len(row["per_position"]) for row in ours) + 1))
     axes.legend()

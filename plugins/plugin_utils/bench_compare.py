@@ -87,8 +87,11 @@ def differences(row: Mapping[str, Any], reference: Mapping[str, Any]) -> list[st
         ("reasoning effort", row.get("reasoning_effort"), reference.get("reasoning_effort")),
         ("streams", row.get("concurrency"), reference.get("concurrency")),
     )
-    return [f"{name} {ours} instead of {theirs}" for name, ours, theirs in pairs
-            if None not in (ours, theirs) and ours != theirs]  # fmt: skip
+    return [
+        f"{name} {ours} instead of {theirs}"
+        for name, ours, theirs in pairs
+        if None not in (ours, theirs) and ours != theirs
+    ]
 
 
 def against_earlier(rows: Iterable[Mapping[str, Any]], earlier: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -17,9 +17,18 @@ from ansible_collections.tandem.spark.plugins.module_utils import power
 
 SUBJECTS = (
     "verify step",
-    "transport", "rails", "driver", "clocks", "power", "acceptance", "k", "queue", "KV pressure", "MTU",
+    "transport",
+    "rails",
+    "driver",
+    "clocks",
+    "power",
+    "acceptance",
+    "k",
+    "queue",
+    "KV pressure",
+    "MTU",
     "memory and page cache",
-)  # fmt: skip
+)
 # Which subject a finding of doctor speaks for, by the beginning of its id; the first that fits counts.
 _FINDINGS = (
     ("fabric.mtu", "MTU"),
@@ -94,39 +103,46 @@ def _of_rows(record: Mapping[str, Any], comparisons: Sequence[Mapping[str, Any]]
             by_figure.setdefault(each["figure"], []).append(each)
     if worst := _worst(by_figure.get("mean_accepted_length")):
         yield Evidence(
-            "acceptance", _by_ratio(worst),
+            "acceptance",
+            _by_ratio(worst),
             f"Each verify step gives fewer tokens: {worst['ours']['median']:.2f} against "
             f"{worst['theirs']['median']:.2f} ({worst['row']}), which alone makes {worst['ratio']:.0%} of the rate",
             _ON_ACCEPTANCE,
-        )  # fmt: skip
+        )
     elif worst := _worst(by_figure.get("acceptance")):
         yield Evidence(
-            "acceptance", _by_ratio(worst),
+            "acceptance",
+            _by_ratio(worst),
             f"Fewer drafted tokens are accepted: {worst['ours']['median']:.1%} against "
             f"{worst['theirs']['median']:.1%} ({worst['row']})",
             _ON_ACCEPTANCE,
-        )  # fmt: skip
+        )
     if worst := _worst(by_figure.get("verify_steps_per_s")):
         yield Evidence(
-            "verify step", min(60, _by_ratio(worst)),
+            "verify step",
+            min(60, _by_ratio(worst)),
             f"Each verify step takes longer: {worst['ours']['median']:.2f} steps/s against "
             f"{worst['theirs']['median']:.2f} ({worst['row']}), whatever the text is",
             "Steps do not depend on the text, so look at the machine: transport, clocks and driver in this list",
-        )  # fmt: skip
+        )
     for told in sorted(
         {told for each in comparisons for told in each.get("differs", ()) if told.startswith("k ")}
     ):
         yield Evidence(
-            "k", 50, f"Another length of the draft than in the reference: {told}",
+            "k",
+            50,
+            f"Another length of the draft than in the reference: {told}",
             "The ceiling is (k + 1) times the steps; compare runs of one k",
-        )  # fmt: skip
+        )
     limit = (record["stack"].get("given") or {}).get("max_num_seqs")
     queued = [row["name"] for row in record["summaries"] if limit and row["concurrency"] > limit]
     if queued:
         yield Evidence(
-            "queue", 20, f"The engine takes {limit} sequences at once, so streams had to wait in {', '.join(queued)}",
+            "queue",
+            20,
+            f"The engine takes {limit} sequences at once, so streams had to wait in {', '.join(queued)}",
             "That is max-num-seqs of the profile; raise it only as far as the proof at concurrency holds",
-        )  # fmt: skip
+        )
 
 
 def _worst(comparisons: Sequence[Mapping[str, Any]] | None) -> Mapping[str, Any] | None:
@@ -143,29 +159,49 @@ def _of_telemetry(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[Eviden
         busy = bool(told.get("busy_samples"))
         if busy and clock and clock["median"] < power.STUCK_BELOW_MHZ:
             yield Evidence(
-                "clocks", 95, f"The GPU worked at {clock['median']:g} MHz, a healthy one has 2200 and more",
+                "clocks",
+                95,
+                f"The GPU worked at {clock['median']:g} MHz, a healthy one has 2200 and more",
                 "A GPU stuck at low clocks is cured only by taking its power away: shut down, unplug, wait, start",
                 (host,),
-            )  # fmt: skip
+            )
         elif busy and clock and clock["median"] < power.NORMAL_FROM_MHZ:
-            yield Evidence("clocks", 65, f"The GPU worked at {clock['median']:g} MHz", "Look for a cap of the clocks "
-                           "(tandem_power_clock_max_mhz) and at the temperature", (host,))  # fmt: skip
+            yield Evidence(
+                "clocks",
+                65,
+                f"The GPU worked at {clock['median']:g} MHz",
+                "Look for a cap of the clocks (tandem_power_clock_max_mhz) and at the temperature",
+                (host,),
+            )
         slowed = {
             name: share for name, share in (told.get("reasons") or {}).items() if name in power.SLOWDOWNS
         }
         if slowed:
             shares = ", ".join(f"{name} in {share:.0%} of the samples" for name, share in slowed.items())
-            yield Evidence("clocks", 85, f"The clocks were held down: {shares}", "See to cooling and to the power "
-                           "supply that came with the machine", (host,))  # fmt: skip
+            yield Evidence(
+                "clocks",
+                85,
+                f"The clocks were held down: {shares}",
+                "See to cooling and to the power supply that came with the machine",
+                (host,),
+            )
         if busy and watts and watts["median"] < power.WORKS_FROM_W:
             yield Evidence(
-                "power", 75, f"The GPU was busy at {watts['median']:g} W: it waited rather than worked "
+                "power",
+                75,
+                f"The GPU was busy at {watts['median']:g} W: it waited rather than worked "
                 "(decoding takes 39 to 46 W)",
-                "It waits for the other rank: look at the slower rank, the transport and the rails", (host,),
-            )  # fmt: skip
+                "It waits for the other rank: look at the slower rank, the transport and the rails",
+                (host,),
+            )
         if told.get("pages_in"):
-            yield Evidence("memory and page cache", 70, f"{told['pages_in']:.0f} pages came back from swap meanwhile",
-                           "Give the host more room: lower gpu-memory-utilization, or no swap", (host,))  # fmt: skip
+            yield Evidence(
+                "memory and page cache",
+                70,
+                f"{told['pages_in']:.0f} pages came back from swap meanwhile",
+                "Give the host more room: lower gpu-memory-utilization, or no swap",
+                (host,),
+            )
         yield from _of_ports(host, told)
     yield from _unequal(summaries)
 
@@ -175,32 +211,53 @@ def _of_ports(host: str, told: Mapping[str, Any]) -> Iterator[Evidence]:
     for name, port in hcas.items():
         if port["errors"]:
             rises = ", ".join(f"{error} by {rise:.0f}" for error, rise in sorted(port["errors"].items()))
-            yield Evidence("rails", 60, f"Error counters of {name} rose: {rises}", "Reseat or replace the cable, and "
-                           "compare MTU and firmware of both ends", (host,))  # fmt: skip
+            yield Evidence(
+                "rails",
+                60,
+                f"Error counters of {name} rose: {rises}",
+                "Reseat or replace the cable, and compare MTU and firmware of both ends",
+                (host,),
+            )
     rdma = {name: port.get("sent_gbps") or 0.0 for name, port in hcas.items()}
     busiest = max(rdma.values(), default=0.0)
     idle = [name for name, rate in rdma.items() if rate < _RAIL_SHARE * busiest]
     if len(rdma) > 1 and busiest > 0 and len(idle) * 2 == len(rdma):
-        yield Evidence("rails", 50, f"Half of the RDMA ports carried nothing to speak of: {', '.join(idle)}",
-                       "Both functions of a cage should carry: run fabric.yml, see NCCL_IB_HCA", (host,))  # fmt: skip
+        yield Evidence(
+            "rails",
+            50,
+            f"Half of the RDMA ports carried nothing to speak of: {', '.join(idle)}",
+            "Both functions of a cage should carry: run fabric.yml, see NCCL_IB_HCA",
+            (host,),
+        )
     wires = [net.get("sent_gbps") or 0.0 for net in (told.get("netdevs") or {}).values()]
     if hcas and max(wires, default=0.0) > max(0.001, busiest * (1 + _SOCKET_SHARE)):
         yield Evidence(
-            "transport", 90, f"The ranks spoke over sockets: an interface sent {max(wires):.3f} Gb/s, the RDMA ports "
+            "transport",
+            90,
+            f"The ranks spoke over sockets: an interface sent {max(wires):.3f} Gb/s, the RDMA ports "
             f"{busiest:.3f}",
             "An all-reduce took 424 us over sockets and 22 over RoCE: run fabric.yml and verify.yml, and see that "
-            "NCCL_NET=IB is set", (host,),
-        )  # fmt: skip
+            "NCCL_NET=IB is set",
+            (host,),
+        )
 
 
 def _unequal(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[Evidence]:
-    clocks = {host: told["clock_mhz"]["median"] for host, told in summaries.items()
-              if told.get("busy_samples") and told.get("clock_mhz")}  # fmt: skip
+    clocks = {
+        host: told["clock_mhz"]["median"]
+        for host, told in summaries.items()
+        if told.get("busy_samples") and told.get("clock_mhz")
+    }
     if len(clocks) > 1 and max(clocks.values()) > power.SLOWER_BY * min(clocks.values()):
         slow = min(clocks, key=lambda host: clocks[host])
         shown = ", ".join(f"{host} {clock:g} MHz" for host, clock in clocks.items())
-        yield Evidence("clocks", 80, f"The ranks worked at unequal clocks: {shown}",
-                       "The slower rank sets the pace of both", (slow,))  # fmt: skip
+        yield Evidence(
+            "clocks",
+            80,
+            f"The ranks worked at unequal clocks: {shown}",
+            "The slower rank sets the pace of both",
+            (slow,),
+        )
 
 
 def _of_engine(record: Mapping[str, Any], summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[Evidence]:
@@ -208,11 +265,21 @@ def _of_engine(record: Mapping[str, Any], summaries: Mapping[str, Mapping[str, A
     for host, told in engines.items():
         full = told.get("kv_cache_usage")
         if told.get("preemptions"):
-            yield Evidence("KV pressure", 75, f"{told['preemptions']:.0f} sequences were preempted and computed anew",
-                           "The KV cache is too small for this: fewer sequences or less context", (host,))  # fmt: skip
+            yield Evidence(
+                "KV pressure",
+                75,
+                f"{told['preemptions']:.0f} sequences were preempted and computed anew",
+                "The KV cache is too small for this: fewer sequences or less context",
+                (host,),
+            )
         elif full and full["high"] >= _KV_FULL:
-            yield Evidence("KV pressure", 40, f"The KV cache was full to {full['high']:.0%}",
-                           "Fewer sequences, less context, or more memory for it", (host,))  # fmt: skip
+            yield Evidence(
+                "KV pressure",
+                40,
+                f"The KV cache was full to {full['high']:.0%}",
+                "Fewer sequences, less context, or more memory for it",
+                (host,),
+            )
 
 
 def _of_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[Evidence]:
@@ -221,8 +288,13 @@ def _of_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[Evidence]:
         if subject is None or each["severity"] == "info":
             continue
         told = f" ({each['evidence']})" if each["evidence"] else ""
-        yield Evidence(subject, _WEIGHTS[each["severity"]], f"doctor: {each['summary']}{told}", each["remedy"],
-                       tuple(each["hosts"]))  # fmt: skip
+        yield Evidence(
+            subject,
+            _WEIGHTS[each["severity"]],
+            f"doctor: {each['summary']}{told}",
+            each["remedy"],
+            tuple(each["hosts"]),
+        )
 
 
 def _unknown(

@@ -62,8 +62,10 @@ def files(
     told = content(record, records)
     drawn = bench_charts.draw_all(record, told["earlier"]) if pictures else {}
     root, stem = bench_files.expanded(folder), Path(record["file"]).stem
-    shown = [{"name": name, "title": title, "svg": svg, "file": f"{stem}-{name}.svg"}
-             for name, (title, svg) in drawn.items()]  # fmt: skip
+    shown = [
+        {"name": name, "title": title, "svg": svg, "file": f"{stem}-{name}.svg"}
+        for name, (title, svg) in drawn.items()
+    ]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=jinja2.select_autoescape(["html.j2"]),

@@ -19,8 +19,17 @@ from ansible_collections.tandem.spark.plugins.plugin_utils.report import line
 
 # Of a profile that computes without a GPU, or whose ranks speak over sockets, these tell nothing.
 OF_THE_GPU = ("driver.", "power.", "plan.gpu.", "host.gpu.")
-OF_RDMA = ("fabric.address.", "fabric.gid.", "fabric.hca.", "fabric.mtu.", "fabric.port.", "fabric.rdma.",
-           "fabric.selection.", "fabric.subnet.no_hca", "fabric.rail.half_port")  # fmt: skip
+OF_RDMA = (
+    "fabric.address.",
+    "fabric.gid.",
+    "fabric.hca.",
+    "fabric.mtu.",
+    "fabric.port.",
+    "fabric.rdma.",
+    "fabric.selection.",
+    "fabric.subnet.no_hca",
+    "fabric.rail.half_port",
+)
 # The kernel's log keeps them till the next boot, also where the GPU was started since.
 OF_NO_GPU = ("driver.gpu.not_started", "driver.gpu.doe")
 OF_THE_ROLL_OUT = ("engine", "proof")  # nothing of them happens while a rank takes no part

@@ -20,7 +20,7 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "collections"))
 
-from ansible_collections.tandem.spark.plugins.module_utils import fabric_look, fabric_wish  # noqa: E402
+from ansible_collections.tandem.spark.plugins.module_utils import fabric_look, fabric_wish  # noqa: E402 - after the path to it
 
 HCAS, SLOTS, LIMIT_MS, RUNS = 8, 1024, 100, 7
 EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"

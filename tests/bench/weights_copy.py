@@ -65,14 +65,42 @@ def cables(mbit: int) -> Iterator[None]:
             run("ip", "netns", "add", name)
             run("ip", "-n", name, "link", "set", "lo", "up")
         for number, pair in enumerate(RAILS):
-            run("ip", "link", "add", f"tb{number}a", "netns", NAMES[0], "type", "veth",
-                "peer", "name", f"tb{number}b", "netns", NAMES[1])  # fmt: skip
+            run(
+                "ip",
+                "link",
+                "add",
+                f"tb{number}a",
+                "netns",
+                NAMES[0],
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"tb{number}b",
+                "netns",
+                NAMES[1],
+            )
             for name, end, address in zip(NAMES, "ab", pair, strict=True):
                 device = f"tb{number}{end}"
                 run("ip", "-n", name, "link", "set", device, "mtu", 9000, "up")
                 run("ip", "-n", name, "address", "add", f"{address}/24", "dev", device)
-                run("tc", "-n", name, "qdisc", "add", "dev", device, "root", "tbf",
-                    "rate", f"{mbit}mbit", "burst", "512kb", "latency", "50ms")  # fmt: skip
+                run(
+                    "tc",
+                    "-n",
+                    name,
+                    "qdisc",
+                    "add",
+                    "dev",
+                    device,
+                    "root",
+                    "tbf",
+                    "rate",
+                    f"{mbit}mbit",
+                    "burst",
+                    "512kb",
+                    "latency",
+                    "50ms",
+                )
         yield
     finally:
         remove()
@@ -98,8 +126,14 @@ def to_disk(folder: pathlib.Path, content: bytes) -> None:
 
 def give_and_take(source: pathlib.Path, target: pathlib.Path, library: pathlib.Path) -> float:
     """Seconds of our copy, from the taker's first connection to its last file in place."""
-    wish = {"path": str(source), "addresses": [pair[0] for pair in RAILS], "secret": SECRET, "idle": 3.0,
-            "total_timeout": 600.0, "library": str(library)}  # fmt: skip
+    wish = {
+        "path": str(source),
+        "addresses": [pair[0] for pair in RAILS],
+        "secret": SECRET,
+        "idle": 3.0,
+        "total_timeout": 600.0,
+        "library": str(library),
+    }
     with inside(NAMES[0]):
         said = begin(wish)
     if "error" in said:
@@ -141,8 +175,10 @@ def rsync(source: pathlib.Path, target: pathlib.Path, scratch: pathlib.Path) -> 
     try:
         for _try in range(20):
             time.sleep(0.2)
-            if not subprocess.run([*words, "--dry-run", f"{getpass.getuser()}@{RAILS[0][0]}:{source}/", f"{target}/"],
-                                  capture_output=True).returncode:  # fmt: skip
+            if not subprocess.run(
+                [*words, "--dry-run", f"{getpass.getuser()}@{RAILS[0][0]}:{source}/", f"{target}/"],
+                capture_output=True,
+            ).returncode:
                 break
         return seconds(
             lambda: (run(*words, f"{getpass.getuser()}@{RAILS[0][0]}:{source}/", f"{target}/"), os.sync())

@@ -21,10 +21,10 @@ import sys
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
-from vllm.config import ParallelConfig  # noqa: E402
-from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402
-from vllm.entrypoints.cli.serve import ServeSubcommand  # noqa: E402
-from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
+from vllm.config import ParallelConfig  # noqa: E402 - after the path to it
+from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: E402 - after the path to it
+from vllm.entrypoints.cli.serve import ServeSubcommand  # noqa: E402 - after the path to it
+from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402 - after the path to it
 
 
 def judge(words: list[str]) -> dict:

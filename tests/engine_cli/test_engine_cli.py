@@ -29,15 +29,30 @@ def rendered(rank: int = 0, **changed: object) -> tuple[str, list[str]]:
 
 # Name of the case: what the rank gets, the code, words of the reason (refused) or arguments (accepted).
 CASES = {
-    "head": (rendered(0), 0, {
-        "model": PROFILE["checkpoint"]["path"], "served_model_name": [PROFILE["served_model_name"]],
-        "nnodes": 2, "node_rank": 0, "headless": False, "master_addr": "192.168.177.1", "master_port": 25000,
-        "host": "0.0.0.0", "port": 8888, "tensor_parallel_size": 2,
-        "max_model_len": FLAGS["max-model-len"], "max_num_seqs": FLAGS["max-num-seqs"],
-        "kv_cache_dtype": FLAGS["kv-cache-dtype"], "enable_prefix_caching": True,
-        "speculative_config": FLAGS["speculative-config"], "tokenizer_mode": FLAGS["tokenizer-mode"],
-        "reasoning_parser": FLAGS["reasoning-parser"], "tool_call_parser": FLAGS["tool-call-parser"],
-    }),
+    "head": (
+        rendered(0),
+        0,
+        {
+            "model": PROFILE["checkpoint"]["path"],
+            "served_model_name": [PROFILE["served_model_name"]],
+            "nnodes": 2,
+            "node_rank": 0,
+            "headless": False,
+            "master_addr": "192.168.177.1",
+            "master_port": 25000,
+            "host": "0.0.0.0",
+            "port": 8888,
+            "tensor_parallel_size": 2,
+            "max_model_len": FLAGS["max-model-len"],
+            "max_num_seqs": FLAGS["max-num-seqs"],
+            "kv_cache_dtype": FLAGS["kv-cache-dtype"],
+            "enable_prefix_caching": True,
+            "speculative_config": FLAGS["speculative-config"],
+            "tokenizer_mode": FLAGS["tokenizer-mode"],
+            "reasoning_parser": FLAGS["reasoning-parser"],
+            "tool_call_parser": FLAGS["tool-call-parser"],
+        },
+    ),
     "worker": (rendered(1), 0, {"nnodes": 2, "node_rank": 1, "headless": True}),
     "off is off": (rendered(enable_prefix_caching=False), 0, {"enable_prefix_caching": False}),
     "unknown flag": (rendered(swap_space=4), 2, "unrecognized arguments: --swap-space"),
@@ -51,9 +66,14 @@ CASES = {
     "null is a text": (("model: m\nkv-cache-dtype: null\n", []), 0, {"kv_cache_dtype": "None"}),
     "null is no number": (("model: m\nmax-model-len: null\n", []), 2, "value: 'None'"),
 } | {
-    f"profile {name}": (rendering.rendered(profile, 0), 0, {"max_num_seqs": profile["engine"]["flags"]["max-num-seqs"]})
-    for name, profile in RELEASED.items() if vllm_release(profile) == engine.UNPACKED
-}  # fmt: skip
+    f"profile {name}": (
+        rendering.rendered(profile, 0),
+        0,
+        {"max_num_seqs": profile["engine"]["flags"]["max-num-seqs"]},
+    )
+    for name, profile in RELEASED.items()
+    if vllm_release(profile) == engine.UNPACKED
+}
 
 
 @pytest.fixture(scope="module")

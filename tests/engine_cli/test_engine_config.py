@@ -27,14 +27,20 @@ ON_GB10 = {
 FP8, DS_MLA = {"kv_cache_dtype": "fp8"}, {"kv_cache_dtype": "fp8_ds_mla"}
 # Name of the case: profile, rank, changed flags, the code, words of the reason or parts of the configuration.
 CASES = {
-    "v4-flash-next": (NEXT, 0, {}, 0, {**ON_GB10, **FP8, "node_rank": 0, "max_model_len": 393216, "max_num_seqs": 2}),
+    "v4-flash-next": (
+        NEXT,
+        0,
+        {},
+        0,
+        {**ON_GB10, **FP8, "node_rank": 0, "max_model_len": 393216, "max_num_seqs": 2},
+    ),
     "its worker": (NEXT, 1, {}, 0, {**ON_GB10, **FP8, "node_rank": 1}),
     "v4-flash-1m": (MILLION, 0, {}, 0, {**ON_GB10, **DS_MLA, "max_model_len": 1000000, "max_num_seqs": 6}),
     "too long": (NEXT, 0, {"max_model_len": 2000000}, 1, "is greater than the derived max_model_len"),
     "no k": (NEXT, 0, {"speculative_config": {"num_speculative_tokens": None}}, 1, "must be provided"),
     # Where this one fails, vLLM has begun to check what profile_checks checks.
     "mtp": (NEXT, 0, {"speculative_config": {"method": "mtp"}}, 0, {"draft": ["DeepSeekV4MTPModel"]}),
-}  # one row a line  # fmt: skip
+}  # one row a line
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,11 @@ CONFIG = {
     "max_position_embeddings": 1048576,
     "rope_theta": 10000,
     "rope_scaling": {
-        "type": "yarn", "factor": 16, "original_max_position_embeddings": 65536, "beta_fast": 32, "beta_slow": 1
+        "type": "yarn",
+        "factor": 16,
+        "original_max_position_embeddings": 65536,
+        "beta_fast": 32,
+        "beta_slow": 1,
     },
     "compress_rope_theta": 160000,
     # One for each layer and three for the draft's.
@@ -61,7 +65,10 @@ CONFIG = {
     "hc_sinkhorn_iters": 20,
     "expert_dtype": "fp4",
     "quantization_config": {
-        "quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0", "weight_block_size": [128, 128],
+        "quant_method": "fp8",
+        "fmt": "e4m3",
+        "scale_fmt": "ue8m0",
+        "weight_block_size": [128, 128],
         "activation_scheme": "dynamic",
     },
     "num_nextn_predict_layers": 1,
@@ -69,7 +76,7 @@ CONFIG = {
     "dspark_noise_token_id": 128799,
     "dspark_target_layer_ids": [40, 41, 42],
     "dspark_markov_rank": 256,
-}  # one row a line  # fmt: skip
+}  # one row a line
 
 
 def make(folder: Path) -> Path:

@@ -20,10 +20,10 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
-from ansible_collections.tandem.spark.plugins.module_utils import guard_page  # noqa: E402
-from bench_engine import BenchEngine  # noqa: E402
-from telemetry_files import render  # noqa: E402
-from test_telemetry_files import SNAPSHOT  # noqa: E402
+from ansible_collections.tandem.spark.plugins.module_utils import guard_page  # noqa: E402 - after the path to it
+from bench_engine import BenchEngine  # noqa: E402 - after the path to it
+from telemetry_files import render  # noqa: E402 - after the path to it
+from test_telemetry_files import SNAPSHOT  # noqa: E402 - after the path to it
 
 TOOLS = Path(__file__).parents[2] / "build" / "tools" / "usr" / "bin"
 LABELS = 'tandem_group="tandem"'

@@ -13,8 +13,8 @@ from browser import chromium, drawn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
-import pretend_bench  # noqa: E402
-from ansible_collections.tandem.spark.plugins.plugin_utils import bench_files, bench_report  # noqa: E402
+import pretend_bench  # noqa: E402 - after the path to it
+from ansible_collections.tandem.spark.plugins.plugin_utils import bench_files, bench_report  # noqa: E402 - after the path to it
 
 KEPT = Path(__file__).parents[2] / "build" / "report"  # to look at
 WIDTH, HEIGHT = 1100, 6900

@@ -47,8 +47,10 @@ class Hub:
         return self.start()
 
     def start(self, host: str = "127.0.0.1", port: int = 0) -> Hub:
-        self._servers = [ThreadingHTTPServer((host, where), self._handler(storage))
-                         for where, storage in ((port, False), (0, True))]  # fmt: skip
+        self._servers = [
+            ThreadingHTTPServer((host, where), self._handler(storage))
+            for where, storage in ((port, False), (0, True))
+        ]
         for server in self._servers:
             server.daemon_threads = True
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

@@ -40,9 +40,16 @@ class ActionModule(ActionBase):
         return result
 """
 SERVING = {
-    "port": 8888, "model": "m", "max_num_seqs": 4, "start_timeout_s": 600, "warm_up": {}, "speculates": True,
-    "proof": {"operands": [10, 99], "one_by_one": 3, "request_timeout_s": 120}, "nccl": {}, "expect": {},
-}  # fmt: skip
+    "port": 8888,
+    "model": "m",
+    "max_num_seqs": 4,
+    "start_timeout_s": 600,
+    "warm_up": {},
+    "speculates": True,
+    "proof": {"operands": [10, 99], "one_by_one": 3, "request_timeout_s": 120},
+    "nccl": {},
+    "expect": {},
+}
 PROVEN = "0123456789abcdef"
 
 
@@ -108,11 +115,16 @@ def _node_info(now, _args, host):
     names = {HEAD: "tandem-head.service", WORKER: "tandem-worker.service"}
     proven = {"outcome": "proven", "ran_as": {**runs_as, "invocation_id": "i"}, "seconds": {"down": 60.0}}
     engine = {
-        "current": now["current"], "applied": now["applied"], "applied_manifest": {"serving": SERVING},
-        "proof": proven if now["current"] == now["applied"] else None, "proven": [], "proven_as": [],
-        "rejected": {}, "runs_as": {**runs_as, "invocation_id": "i"},
+        "current": now["current"],
+        "applied": now["applied"],
+        "applied_manifest": {"serving": SERVING},
+        "proof": proven if now["current"] == now["applied"] else None,
+        "proven": [],
+        "proven_as": [],
+        "rejected": {},
+        "runs_as": {**runs_as, "invocation_id": "i"},
         "units": {names[host]: {**unit, "invocation_id": "i", "since": None}},
-    }  # fmt: skip
+    }
     rails = ("enp1s0f0np0", "enP2p1s0f0np0")
     links = [{"name": each, "carrier": True, "addresses": [], "mtu": 1500} for each in rails]
     links.append({"name": "eth0", "carrier": True, "addresses": ["192.168.1.10/24"], "mtu": 1500})
@@ -125,10 +137,16 @@ def _node_info(now, _args, host):
         for number, each in enumerate(rails)
     ]
     node = {
-        "arch": "x86_64", "python": {"version": "3.11.2"}, "engine": engine, "listeners": [],
+        "arch": "x86_64",
+        "python": {"version": "3.11.2"},
+        "engine": engine,
+        "listeners": [],
         "network": {"links": links, "management": [{"name": "eth0", "reasons": ["default route"]}]},
-        "ibv": {"devices": devices}, "gpu": {"processes": []}, "guard": None, "packages": {"missing": []},
-    }  # fmt: skip
+        "ibv": {"devices": devices},
+        "gpu": {"processes": []},
+        "guard": None,
+        "packages": {"missing": []},
+    }
     return {"node": node, "findings": []}
 
 
@@ -188,8 +206,11 @@ def _engine_warmup(_now, _args, _host):
 def _engine_proof(now, _args, _host):
     if _degenerate(now):
         reason = "4 of 4 answers degenerate. The known ways out are eager mode and max_num_seqs 2"
-        return {"conclusion": {"outcome": "rejected", "reason": reason}, "cases": [{"verdict": "degenerate"}],
-                "seconds": 2.0}  # fmt: skip
+        return {
+            "conclusion": {"outcome": "rejected", "reason": reason},
+            "cases": [{"verdict": "degenerate"}],
+            "seconds": 2.0,
+        }
     now["steps"].append("proved")
     conclusion = {"outcome": "proven", "reason": "3 of 3 answers right"}
     return {"conclusion": conclusion, "cases": [{"verdict": "correct"}], "seconds": 2.0, "draft": None}

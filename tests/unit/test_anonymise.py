@@ -82,15 +82,37 @@ def test_what_is_replaced(text, expected):
 
 
 VERSIONS = [
-    "580.159.03", "580.142-0ubuntu0.24.04.1", "1:6.17.0-1014.14+1000", "6.17.0-1014-nvidia", "2.30.4", "28.45.4028",
-    "5.36_0ACUM018", "nvidia-driver-580-open", "linux-modules-nvidia-580-open-nvidia-hwe-24.04", "0.33.0", "sm_121a",
-    "DeepSeek-V4-Flash-0731-NVFP4-KV-2x-DGX-Spark", "kv_bytes_per_token=7632", "2.13.0+cpu", "Ubuntu 24.04.3 LTS",
-    "0000:01:00.0", "0000000F:01:00.0", "rocep1s0f0", "enP2p1s0f0np0", "03:45:40", "prompt tokens: 512",
+    "580.159.03",
+    "580.142-0ubuntu0.24.04.1",
+    "1:6.17.0-1014.14+1000",
+    "6.17.0-1014-nvidia",
+    "2.30.4",
+    "28.45.4028",
+    "5.36_0ACUM018",
+    "nvidia-driver-580-open",
+    "linux-modules-nvidia-580-open-nvidia-hwe-24.04",
+    "0.33.0",
+    "sm_121a",
+    "DeepSeek-V4-Flash-0731-NVFP4-KV-2x-DGX-Spark",
+    "kv_bytes_per_token=7632",
+    "2.13.0+cpu",
+    "Ubuntu 24.04.3 LTS",
+    "0000:01:00.0",
+    "0000000F:01:00.0",
+    "rocep1s0f0",
+    "enP2p1s0f0np0",
+    "03:45:40",
+    "prompt tokens: 512",
     "libcuda.so.580.142",
-    "VLLM::EngineCore", "NVreg_PreserveVideoMemoryAllocations=1", "cudagraph_mode=FULL_AND_PIECEWISE",
+    "VLLM::EngineCore",
+    "NVreg_PreserveVideoMemoryAllocations=1",
+    "cudagraph_mode=FULL_AND_PIECEWISE",
     "0123456789abcdef",
-    "v4-flash-next", "Mon 2026-11-30 03:45:33 UTC", "2026-11-30T03:48:51Z", "canada-quant-dsv4-flash-w4a16-fp8",
-]  # one row a line  # fmt: skip
+    "v4-flash-next",
+    "Mon 2026-11-30 03:45:33 UTC",
+    "2026-11-30T03:48:51Z",
+    "canada-quant-dsv4-flash-w4a16-fp8",
+]  # one row a line
 
 
 @pytest.mark.parametrize("text", VERSIONS)
@@ -160,12 +182,16 @@ QUICK = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.g
 WORD = st.text(string.ascii_lowercase + string.digits, min_size=4, max_size=12).filter(
     lambda w: w not in PUBLIC
 )
-IPV4 = st.integers(1 << 24, (224 << 24) - 1).map(lambda n: str(IPv4Address(n))).filter(
-    lambda a: not ip_address(a).is_loopback and not a.startswith("198.18")
-)  # one row a line  # fmt: skip
-IPV6 = st.integers(1 << 64, (1 << 128) - 1).map(IPv6Address).filter(
-    lambda a: not a.is_multicast and a.ipv4_mapped is None and not str(a).startswith("2001:db8:")
-)  # one row a line  # fmt: skip
+IPV4 = (
+    st.integers(1 << 24, (224 << 24) - 1)
+    .map(lambda n: str(IPv4Address(n)))
+    .filter(lambda a: not ip_address(a).is_loopback and not a.startswith("198.18"))
+)  # one row a line
+IPV6 = (
+    st.integers(1 << 64, (1 << 128) - 1)
+    .map(IPv6Address)
+    .filter(lambda a: not a.is_multicast and a.ipv4_mapped is None and not str(a).startswith("2001:db8:"))
+)  # one row a line
 MAC = st.binary(min_size=6, max_size=6).filter(lambda b: len(set(b)) > 1).map(lambda b: b.hex(":"))
 SECRET = st.text(string.ascii_letters + string.digits, min_size=12, max_size=40)
 AROUND = st.sampled_from(

@@ -161,17 +161,35 @@ def row(name="prose, reasoning off", kind="series", **own):
     [
         (row(), reference(series="prose, reasoning off", tokens_per_s=[43]), True),
         (row(), reference(series="code, reasoning off", tokens_per_s=[43]), False),
-        (row("prefill of 6K", "prefill", prompt_tokens=6000), reference(prompt_tokens=[6000], prefill_s=[3.6]), True),
-        (row("prefill of 6K", "prefill", prompt_tokens=6000), reference(prompt_tokens=[24000], prefill_s=[13]), False),
-        (row("context of 8K", "context", prompt_tokens=8000),
-         reference(prompt_tokens=[4000, 131000], tokens_per_s=[73, 78]), True),
-        (row("context of 2K", "context", prompt_tokens=2000),
-         reference(prompt_tokens=[4000, 131000], tokens_per_s=[73, 78]), False),
+        (
+            row("prefill of 6K", "prefill", prompt_tokens=6000),
+            reference(prompt_tokens=[6000], prefill_s=[3.6]),
+            True,
+        ),
+        (
+            row("prefill of 6K", "prefill", prompt_tokens=6000),
+            reference(prompt_tokens=[24000], prefill_s=[13]),
+            False,
+        ),
+        (
+            row("context of 8K", "context", prompt_tokens=8000),
+            reference(prompt_tokens=[4000, 131000], tokens_per_s=[73, 78]),
+            True,
+        ),
+        (
+            row("context of 2K", "context", prompt_tokens=2000),
+            reference(prompt_tokens=[4000, 131000], tokens_per_s=[73, 78]),
+            False,
+        ),
         (row("4 streams", "concurrency", concurrency=4), reference(concurrency=4, tokens_per_s=[62.8]), True),
-        (row("4 streams", "concurrency", concurrency=4), reference(concurrency=8, tokens_per_s=[62.8]), False),
+        (
+            row("4 streams", "concurrency", concurrency=4),
+            reference(concurrency=8, tokens_per_s=[62.8]),
+            False,
+        ),
         (row("1 stream", "concurrency"), reference(tokens_per_s=[72], acceptance=[0.9]), False),
     ],
-)  # fmt: skip
+)
 def test_only_what_is_alike_is_compared(own, theirs, fitting):
     assert bool(bench_compare.against_references([own], [theirs])) is fitting
 

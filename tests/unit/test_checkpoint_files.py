@@ -140,10 +140,25 @@ def test_a_manifest_is_read_as_it_was_written(made):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "{}", '{"files": {}}', '{"files": []}', '{"files": {"a": 1}}', '{"files": {"a": {"size": -1}}}',
-     '{"files": {"a": {"sha256": "12"}}}', '{"files": {"a": {"git": 7}}}', '{"files": {"../a": {}}}',
-     '{"files": {"/a": {}}}', f"{SHA}  ../../etc/passwd", f"{SHA}  /etc/passwd", f"{SHA} a", "no sums", "{" * 60_000],
-)  # one row a line  # fmt: skip
+    [
+        "",
+        "{",
+        "{}",
+        '{"files": {}}',
+        '{"files": []}',
+        '{"files": {"a": 1}}',
+        '{"files": {"a": {"size": -1}}}',
+        '{"files": {"a": {"sha256": "12"}}}',
+        '{"files": {"a": {"git": 7}}}',
+        '{"files": {"../a": {}}}',
+        '{"files": {"/a": {}}}',
+        f"{SHA}  ../../etc/passwd",
+        f"{SHA}  /etc/passwd",
+        f"{SHA} a",
+        "no sums",
+        "{" * 60_000,
+    ],
+)  # one row a line
 def test_what_is_no_manifest(tmp_path, text):
     (tmp_path / "m").write_text(text)
     with pytest.raises(ManifestError, match=str(tmp_path / "m")):

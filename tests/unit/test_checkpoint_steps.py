@@ -45,15 +45,33 @@ GONE = {"ok": False, "revision": "", "sha256": {}, "listed": None}
         # Both are whole and differ: who is right is known only by a list.
         (look(), look(revision="r2"), "", "headers", NOTHING),
         (look(), look(revision="r2"), "hub", "headers", NOTHING),
-        (look(), look(revision="r2", listed=PINNED), "", "headers", {"giver": "b", "source": "", "takers": ["a"]}),
+        (
+            look(),
+            look(revision="r2", listed=PINNED),
+            "",
+            "headers",
+            {"giver": "b", "source": "", "takers": ["a"]},
+        ),
         (look(sums={"x": "1"}), look(sums={"x": "2"}), "", "sha256", NOTHING),
         (look(sums={"x": "1"}), look(sums={"x": "2"}), "hub", "sha256", BOTH),
         # Another revision of the profile, after one that was brought.
-        (look(listed=OTHER), look(listed=OTHER), "hub", "headers", {"giver": "a", "source": "hub", "takers": ["b"]}),
-        (look(listed=OTHER), look(listed=PINNED), "hub", "headers", {"giver": "b", "source": "", "takers": ["a"]}),
+        (
+            look(listed=OTHER),
+            look(listed=OTHER),
+            "hub",
+            "headers",
+            {"giver": "a", "source": "hub", "takers": ["b"]},
+        ),
+        (
+            look(listed=OTHER),
+            look(listed=PINNED),
+            "hub",
+            "headers",
+            {"giver": "b", "source": "", "takers": ["a"]},
+        ),
         (look(listed=OTHER), look(listed=OTHER), "", "headers", NOTHING),
     ],
-)  # fmt: skip
+)
 def test_two_ranks(a, b, source, verify, expected):
     assert steps({"a": a, "b": b}, source, PINNED, verify, "") == expected
 

@@ -71,23 +71,44 @@ def test_draft_layers_behind_the_last_one():
     ("made", "changes", "ids", "evidence"),
     [
         (pretend.tensors(), {}, [], ""),
-        (pretend.tensors(), {"text_config": {"n_routed_experts": 5}, "n_routed_experts": None},
-         ["checkpoint.experts.missing", "checkpoint.draft.incomplete"], "layers.0.ffn has 4 of 5 experts"),
-        (without(pretend.tensors(), "layers.1.ffn.experts.3."), {}, ["checkpoint.experts.missing"],
-         "layers.1.ffn has 3 of 4 experts"),
-        (without(pretend.tensors(), "mtp.2.ffn.experts.0."), {}, ["checkpoint.draft.incomplete"],
-         "mtp.2.ffn has 3 of 4 experts"),
-        (without(pretend.tensors(), *(f"mtp.{n}.ffn.experts" for n in range(3))), {},
-         ["checkpoint.draft.incomplete"], "the draft has no experts"),
+        (
+            pretend.tensors(),
+            {"text_config": {"n_routed_experts": 5}, "n_routed_experts": None},
+            ["checkpoint.experts.missing", "checkpoint.draft.incomplete"],
+            "layers.0.ffn has 4 of 5 experts",
+        ),
+        (
+            without(pretend.tensors(), "layers.1.ffn.experts.3."),
+            {},
+            ["checkpoint.experts.missing"],
+            "layers.1.ffn has 3 of 4 experts",
+        ),
+        (
+            without(pretend.tensors(), "mtp.2.ffn.experts.0."),
+            {},
+            ["checkpoint.draft.incomplete"],
+            "mtp.2.ffn has 3 of 4 experts",
+        ),
+        (
+            without(pretend.tensors(), *(f"mtp.{n}.ffn.experts" for n in range(3))),
+            {},
+            ["checkpoint.draft.incomplete"],
+            "the draft has no experts",
+        ),
         (without(pretend.tensors(), "mtp.1."), {}, ["checkpoint.draft.incomplete"], "mtp.1 is missing"),
-        (without(pretend.tensors(), "markov"), {}, ["checkpoint.draft.incomplete"], "a Markov head is missing"),
+        (
+            without(pretend.tensors(), "markov"),
+            {},
+            ["checkpoint.draft.incomplete"],
+            "a Markov head is missing",
+        ),
         (pretend.tensors(draft=0), {}, ["checkpoint.draft.gone"], "dspark_block_size 5"),
         (pretend.tensors(draft=0), PREVIEW, ["checkpoint.draft.gone"], "num_nextn_predict_layers 1"),
         (pretend.tensors(), PREVIEW, ["checkpoint.draft.unsized"], "markov_head"),
         (pretend.tensors(draft_stored="bf16"), {}, ["checkpoint.draft.requantised"], ""),
         ({f"mtp.{'9' * 5000}.x": ("BF16", (1,))}, {"num_nextn_predict_layers": "1", **PREVIEW}, [], ""),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_what_is_left_out_is_named(made, changes, ids, evidence):
     found = structure(made, **changes)
     assert [note.id for note in found.findings] == ids

@@ -68,8 +68,14 @@ def test_every_size_that_cannot_be_measured_is_named():
 
 @pytest.mark.parametrize(
     ("size", "available", "refused"),
-    [(GIB, 8 * GIB, False), (GIB, 6 * GIB, True), (4 * GIB, 40 * GIB, False), (8, 3 * GIB, True), (8, None, True)],
-)  # fmt: skip
+    [
+        (GIB, 8 * GIB, False),
+        (GIB, 6 * GIB, True),
+        (4 * GIB, 40 * GIB, False),
+        (8, 3 * GIB, True),
+        (8, None, True),
+    ],
+)
 def test_a_node_without_room_is_left_alone(size, available, refused):
     assert bool(memory_problem([8, size], available)) is refused
 

@@ -485,12 +485,17 @@ def test_a_record_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "[]", "{}", "\0", "{", json.dumps({"held": 1}),
+        "",
+        "[]",
+        "{}",
+        "\0",
+        "{",
+        json.dumps({"held": 1}),
         json.dumps({"held": [], "manual": [], "masked": [], "grub": 7, "change": None}),
         json.dumps({"held": [], "manual": [], "masked": [], "grub": False, "change": {"stage": "x"}}),
         json.dumps({"held": [1], "manual": [], "masked": [], "grub": False, "change": None}),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_a_record_that_makes_no_sense_is_said(tmp_path, text):
     (tmp_path / "driver.json").write_text(text)
     with pytest.raises(ValueError, match="cannot be understood"):

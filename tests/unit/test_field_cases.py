@@ -202,9 +202,18 @@ def case_015(choose):
 def case_017(choose):
     """A selector is a list of prefixes, = makes them names, ^ turns the whole list round, and a port is a number."""
     taken = {
-        "roce": 2, "=roce": 0, "^rocep1": 1, "=rocep1s0f0,roceP2p1s0f0": 2, "rocep1s0f0:1": 1, "rocep1s0f0:2": 0,
-        "rocep1s0f0:": 1, "rocep1s0f0:x": 0, "^=rocep1s0f0": 1, ",,roceP2": 1, "": 2,
-    }  # fmt: skip
+        "roce": 2,
+        "=roce": 0,
+        "^rocep1": 1,
+        "=rocep1s0f0,roceP2p1s0f0": 2,
+        "rocep1s0f0:1": 1,
+        "rocep1s0f0:2": 0,
+        "rocep1s0f0:": 1,
+        "rocep1s0f0:x": 0,
+        "^=rocep1s0f0": 1,
+        ",,roceP2": 1,
+        "": 2,
+    }
     for text, count in taken.items():
         selector = nccl_rules.parse_selector(text)
         assert sum(selector.takes(*port) for port in PORTS) == count, text

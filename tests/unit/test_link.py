@@ -71,7 +71,7 @@ WARNED = "Conflicting CPU frequency values detected: 3900.000000 != 2808.000000.
             (8, 0.9, None, None, None),
         ),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_a_table_is_read(output, expected):
     result = perftest.parse(output)
     assert (result.bytes, result.gbps, result.latency_us, result.mtu, result.gid_index) == expected
@@ -89,14 +89,23 @@ def test_a_table_is_read(output, expected):
         (HEAD + BW_COLUMNS + " 65536      370900\n", "is missing"),
         (BW.replace("[Gb/sec]", "[MB/sec]"), "neither bandwidth in Gb/sec"),
         (" IB device rocep9 not found\n Unable to find the Infiniband/RoCE device\n", "no such RDMA device"),
-        (" Failed to modify QP 73 to RTR\n Unable to Connect the HCA's through the link\n", "no way from this GID"),
-        (" Found Incompatibility issue with GID types.\n Please Try to use a different IP version.\n", "no way from"),
-        (HEAD + " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\n", "were not acknowledged"),
+        (
+            " Failed to modify QP 73 to RTR\n Unable to Connect the HCA's through the link\n",
+            "no way from this GID",
+        ),
+        (
+            " Found Incompatibility issue with GID types.\n Please Try to use a different IP version.\n",
+            "no way from",
+        ),
+        (
+            HEAD + " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\n",
+            "were not acknowledged",
+        ),
         ("Couldn't allocate MR\nFailed to create MR\n", "ulimit -l"),
         ("Couldn't listen to port 18600\n", "its port is taken"),
         ("Couldn't connect to 192.168.177.2:18600\nUnable to open file descriptor\n", "last line: Unable"),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_what_is_no_result_is_told_in_words(output, said):
     with pytest.raises(PerftestError, match=said):
         perftest.parse(output)
@@ -212,7 +221,7 @@ def bandwidth(gbps, *hcas):
         (40.0, {}, {}, "nothing that the rail shows"),
         (3.0, {}, {}, "nothing that the rail shows"),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_a_slow_rail_is_told_with_the_reason(gbps, change, grown, words):
     (note,) = link.judge_points([bandwidth(gbps)], [replace(GOOD, **change)], {"rocep1s0f0": grown}, LIMITS)
     assert note.id == "link.bandwidth.low" and note.severity == "error"
@@ -226,7 +235,15 @@ def test_a_slow_rail_is_told_with_the_reason(gbps, change, grown, words):
 @pytest.mark.parametrize(
     ("points", "expected", "remedy"),
     [
-        ([bandwidth(97.2), bandwidth(96.9, "roceP2p1s0f0"), bandwidth(187.0, "rocep1s0f0", "roceP2p1s0f0")], [], ""),
+        (
+            [
+                bandwidth(97.2),
+                bandwidth(96.9, "roceP2p1s0f0"),
+                bandwidth(187.0, "rocep1s0f0", "roceP2p1s0f0"),
+            ],
+            [],
+            "",
+        ),
         (
             [bandwidth(97.2), bandwidth(96.9, "roceP2p1s0f0"), bandwidth(98.1, "rocep1s0f0", "roceP2p1s0f0")],
             ["link.bandwidth.together"],
@@ -238,10 +255,14 @@ def test_a_slow_rail_is_told_with_the_reason(gbps, change, grown, words):
             "slow alone first",
         ),
         ([Point("ib_send_lat", "192.168.177.2", ("rocep1s0f0",), 8, None, 2.04)], [], ""),
-        ([Point("ib_send_lat", "192.168.177.2", ("rocep1s0f0",), 8, None, 212.0)], ["link.latency.high"], "clocks"),
+        (
+            [Point("ib_send_lat", "192.168.177.2", ("rocep1s0f0",), 8, None, 212.0)],
+            ["link.latency.high"],
+            "clocks",
+        ),
         ([], [], ""),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_points_are_judged(points, expected, remedy):
     notes = link.judge_points(points, [GOOD, TWIN], {}, LIMITS)
     assert ids(notes) == expected

@@ -57,8 +57,15 @@ def test_no_utilization_is_judged_by_itself(total, share):
     ("change", "expected"),
     [
         # 79.07 GiB of weights and 8.33 GiB of cache fit; what resets such a host is no matter of a plan.
-        ({"weights_gib_per_rank": 79.07, "gpu_memory_utilization": None, "kv_cache_bytes": int(8.33 * GIB),
-          "max_model_len": 131_072}, []),
+        (
+            {
+                "weights_gib_per_rank": 79.07,
+                "gpu_memory_utilization": None,
+                "kv_cache_bytes": int(8.33 * GIB),
+                "max_model_len": 131_072,
+            },
+            [],
+        ),
         # 0.87 wants 105.87 GiB where 101.3 to 102.2 are free after the cache was dropped.
         ({"gpu_memory_utilization": 0.87, "mem_available_gib": 102.2}, ["memory.plan.not_free"]),
         ({"gpu_memory_utilization": 0.87, "mem_available_gib": 101.3}, ["memory.plan.not_free"]),
@@ -78,10 +85,26 @@ def test_no_utilization_is_judged_by_itself(total, share):
         ({"mem_available_gib": 94.92 + 1.9, "headroom_gib": 1}, ["memory.plan.tight"]),
         # The 64 GB model.
         ({"mem_total_gib": 59.6, "mem_available_gib": 56}, ["memory.plan.no_kv"]),
-        ({"mem_total_gib": 59.6, "mem_available_gib": 56, "weights_gib_per_rank": 30, "max_model_len": 262_144,
-          "gpu_memory_utilization": 0.75}, []),
-        ({"mem_total_gib": 59.6, "mem_available_gib": 56, "gpu_memory_utilization": None,
-          "kv_cache_bytes": GIB, "max_model_len": 1000}, ["memory.plan.not_free"]),
+        (
+            {
+                "mem_total_gib": 59.6,
+                "mem_available_gib": 56,
+                "weights_gib_per_rank": 30,
+                "max_model_len": 262_144,
+                "gpu_memory_utilization": 0.75,
+            },
+            [],
+        ),
+        (
+            {
+                "mem_total_gib": 59.6,
+                "mem_available_gib": 56,
+                "gpu_memory_utilization": None,
+                "kv_cache_bytes": GIB,
+                "max_model_len": 1000,
+            },
+            ["memory.plan.not_free"],
+        ),
         # A cache of fixed size: the utilization only admits.
         ({"gpu_memory_utilization": None, "kv_cache_bytes": 12 * GIB}, []),
         ({"gpu_memory_utilization": 0.835, "kv_cache_bytes": 12 * GIB}, []),
@@ -89,10 +112,12 @@ def test_no_utilization_is_judged_by_itself(total, share):
         ({"gpu_memory_utilization": None, "kv_cache_bytes": 30 * GIB}, ["memory.plan.no_headroom"]),
         ({"gpu_memory_utilization": 0.74}, ["memory.plan.kv_short"]),
         # All at once.
-        ({"gpu_memory_utilization": 0.74, "mem_available_gib": 91, "shm_gib": 64},
-         ["memory.plan.no_headroom", "memory.plan.kv_short", "memory.plan.shm"]),
+        (
+            {"gpu_memory_utilization": 0.74, "mem_available_gib": 91, "shm_gib": 64},
+            ["memory.plan.no_headroom", "memory.plan.kv_short", "memory.plan.shm"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_plans(change, expected):
     planned = plan(replace(HEALTHY, **change))
     assert ids(planned.findings) == expected

@@ -38,12 +38,22 @@ def profile(engine: str, transport: str = "rdma", **nccl) -> dict:
 @pytest.mark.parametrize(
     ("made", "own", "lock", "words"),
     [
-        (profile("new", minimum="2.30.4", preload={"lock": "new.txt"}), "2.30.7", None, "nothing is preloaded"),
-        (profile("old", minimum="2.30.4", preload={"lock": "new.txt"}), "2.28.9", "new.txt", "2.30.7 is preloaded"),
+        (
+            profile("new", minimum="2.30.4", preload={"lock": "new.txt"}),
+            "2.30.7",
+            None,
+            "nothing is preloaded",
+        ),
+        (
+            profile("old", minimum="2.30.4", preload={"lock": "new.txt"}),
+            "2.28.9",
+            "new.txt",
+            "2.30.7 is preloaded",
+        ),
         (profile("old"), "2.28.9", None, "wants no other"),
         (profile("cpu", minimum="2.30.4", preload={"lock": "new.txt"}), None, None, "gloo"),
     ],
-)  # fmt: skip
+)
 def test_what_is_preloaded(lists, made, own, lock, words):
     choice = nccl_preload(made, str(lists))
     assert (choice["own"], choice["lock"]) == (own, lock) and words in choice["why"]

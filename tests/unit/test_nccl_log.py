@@ -65,7 +65,15 @@ def ids(lines, **options) -> list[str]:
         ([IB, *via("NET/IBext_v11/0")], "ib", False),
         ([*NO_IB_2, *SOCKET, *via("NET/Socket/0"), RINGS], "socket", False),
         ([*NO_IB_2, *SOCKET], "socket", None),
-        ([*SOCKET, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "Connected all rings, use ring PXN 0 GDR 1"], "p2p", True),
+        (
+            [
+                *SOCKET,
+                "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+                "Connected all rings, use ring PXN 0 GDR 1",
+            ],
+            "p2p",
+            True,
+        ),
         (["Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"], "shm", None),
         (["Channel 00/0 : 0[0] -> 1[1] via P2P/indirect/2[2]", *TWO_RAILS], "mixed", False),
         ([*TWO_RAILS, *via("NET/Socket/0")], "mixed", False),
@@ -75,7 +83,7 @@ def ids(lines, **options) -> list[str]:
         (via("NET/FastFabric/0"), "none", False),
         ([], "none", None),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_the_channels_say_what_carries_the_traffic(lines, transport, gdr):
     log = read_log(say(*lines))
     assert (log.transport, log.gdr) == (transport, gdr)
@@ -85,12 +93,30 @@ def test_a_whole_start():
     told = read_log(say(*GOOD)).as_dict()
     assert (told["version"], told["cuda"], told["plugin"], told["errors"]) == ("2.30.7", "13.2", None, [])
     assert told["devices"] == [
-        {"kind": "ib", "index": n, "name": name, "port": 1, "link": "RoCE", "address": None, "host": "spark-a", "pid": 501, "channels": 2}
+        {
+            "kind": "ib",
+            "index": n,
+            "name": name,
+            "port": 1,
+            "link": "RoCE",
+            "address": None,
+            "host": "spark-a",
+            "pid": 501,
+            "channels": 2,
+        }
         for n, name in enumerate(("rocep1s0f0", "roceP2p1s0f0"))
-    ]  # fmt: skip
+    ]
     assert told["processes"] == [
-        {"host": "spark-a", "pid": 501, "rank": 0, "ranks": 2, "version": "2.30.7", "transport": "ib", "channels": 4}
-    ]  # fmt: skip
+        {
+            "host": "spark-a",
+            "pid": 501,
+            "rank": 0,
+            "ranks": 2,
+            "version": "2.30.7",
+            "transport": "ib",
+            "channels": 4,
+        }
+    ]
     assert ids(say(*GOOD), minimum="2.30.4", wanted="ib") == []
 
 
@@ -112,8 +138,10 @@ def test_a_whole_start():
 def test_the_prefixes_of_others(dress):
     log = read_log([dress(line) for line in say(*GOOD)])
     assert (log.version, log.transport, [each["name"] for each in log.devices]) == (
-        "2.30.7", "ib", ["rocep1s0f0", "roceP2p1s0f0"],
-    )  # fmt: skip
+        "2.30.7",
+        "ib",
+        ["rocep1s0f0", "roceP2p1s0f0"],
+    )
     assert not log.errors and len(log.processes) == 1
 
 
@@ -139,13 +167,69 @@ VIRTUAL = "NET/IB : Made virtual device [0] name=rocep1s0f0 speed=200000 ndevs=1
 @pytest.mark.parametrize(
     ("version", "lines"),
     [
-        ("2.27.7", [DEVICE, VIRTUAL, "Initialized NET plugin IB", f"{FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
-        ("2.28.9", [DEVICE, VIRTUAL, "Initialized NET plugin IB", "Assigned NET plugin IB to comm", f"{FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
-        ("2.29.7", [DEVICE, VIRTUAL, "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
-        ("2.30.4", [f"{DEVICE} oooRqSize=0", VIRTUAL, "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *via("NET/IB/0(0)", "NET/IB/1(1)"), RINGS, f"{FULL_27} - Init COMPLETE"]),
-        ("2.30.7", [f"{DEVICE} oooRqSize=0", f"{VIRTUAL} rail=0 plane=0", "Assigned NET plugin IB to comm", f"[Rank 0] {FULL_27} - Init START", *TWO_RAILS, RINGS, f"{FULL_27} - Init COMPLETE"]),
+        (
+            "2.27.7",
+            [
+                DEVICE,
+                VIRTUAL,
+                "Initialized NET plugin IB",
+                f"{FULL_27} - Init START",
+                *TWO_RAILS,
+                RINGS,
+                f"{FULL_27} - Init COMPLETE",
+            ],
+        ),
+        (
+            "2.28.9",
+            [
+                DEVICE,
+                VIRTUAL,
+                "Initialized NET plugin IB",
+                "Assigned NET plugin IB to comm",
+                f"{FULL_27} - Init START",
+                *TWO_RAILS,
+                RINGS,
+                f"{FULL_27} - Init COMPLETE",
+            ],
+        ),
+        (
+            "2.29.7",
+            [
+                DEVICE,
+                VIRTUAL,
+                "Assigned NET plugin IB to comm",
+                f"[Rank 0] {FULL_27} - Init START",
+                *TWO_RAILS,
+                RINGS,
+                f"{FULL_27} - Init COMPLETE",
+            ],
+        ),
+        (
+            "2.30.4",
+            [
+                f"{DEVICE} oooRqSize=0",
+                VIRTUAL,
+                "Assigned NET plugin IB to comm",
+                f"[Rank 0] {FULL_27} - Init START",
+                *via("NET/IB/0(0)", "NET/IB/1(1)"),
+                RINGS,
+                f"{FULL_27} - Init COMPLETE",
+            ],
+        ),
+        (
+            "2.30.7",
+            [
+                f"{DEVICE} oooRqSize=0",
+                f"{VIRTUAL} rail=0 plane=0",
+                "Assigned NET plugin IB to comm",
+                f"[Rank 0] {FULL_27} - Init START",
+                *TWO_RAILS,
+                RINGS,
+                f"{FULL_27} - Init COMPLETE",
+            ],
+        ),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_a_start_reads_the_same_in_every_release(version, lines):
     log = read_log(say(f"NCCL version {version}+cuda13.2", IB, *lines))
     assert (log.version, log.transport, log.gdr, log.plugin, log.errors) == (version, "ib", False, None, [])
@@ -191,35 +275,92 @@ WARN = "spark-a:501:777 [0] misc/ibvwrap.cc:309 NCCL WARN "
     ("line", "expected"),
     [
         (PRELOAD, "nccl.preload.ignored"),
-        (WARN + "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "nccl.memory.registration"),
-        (WARN + "Call to ibv_modify_qp failed with 22 Invalid argument, on dev rocep1s0f0:1, curr state INIT, next state RTR, local GID index 3, local GID ::, remote GID ::", "nccl.qp.gid_own"),
+        (
+            WARN + "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+            "nccl.memory.registration",
+        ),
+        (
+            WARN
+            + "Call to ibv_modify_qp failed with 22 Invalid argument, on dev rocep1s0f0:1, curr state INIT, next state RTR, local GID index 3, local GID ::, remote GID ::",
+            "nccl.qp.gid_own",
+        ),
         # Case 001: our index is empty, or the peer's.
-        (WARN + f"{QP} 61 No data available, on dev p:1, curr state INIT, next state RTR, local GID ::, remote GID ::ffff:192.168.178.2", "nccl.qp.gid_own"),
-        (WARN + f"{QP} 22 Invalid argument, on dev p:1, curr state INIT, next state RTR, local GID ::ffff:192.168.177.2, remote GID ::", "nccl.qp.gid_peer"),
-        (WARN + f"{QP} 101 Network is unreachable, on dev p:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:192.168.177.2, remote GID ::ffff:10.0.0.1", "nccl.qp.gid"),
-        (WARN + f"{QP} 110 Connection timed out, on dev p:1, curr state INIT, next state RTR, local GID ::ffff:192.168.177.2, remote GID ::ffff:169.254.60.1", "nccl.qp.timeout"),
+        (
+            WARN
+            + f"{QP} 61 No data available, on dev p:1, curr state INIT, next state RTR, local GID ::, remote GID ::ffff:192.168.178.2",
+            "nccl.qp.gid_own",
+        ),
+        (
+            WARN
+            + f"{QP} 22 Invalid argument, on dev p:1, curr state INIT, next state RTR, local GID ::ffff:192.168.177.2, remote GID ::",
+            "nccl.qp.gid_peer",
+        ),
+        (
+            WARN
+            + f"{QP} 101 Network is unreachable, on dev p:1, curr state INIT, next state RTR, local GID index 3, local GID ::ffff:192.168.177.2, remote GID ::ffff:10.0.0.1",
+            "nccl.qp.gid",
+        ),
+        (
+            WARN
+            + f"{QP} 110 Connection timed out, on dev p:1, curr state INIT, next state RTR, local GID ::ffff:192.168.177.2, remote GID ::ffff:169.254.60.1",
+            "nccl.qp.timeout",
+        ),
         (WARN + "Call to ibv_modify_qp failed with 61 No data available, on dev rocep1s0f0:1", "nccl.qp.gid"),
         ("ibv_modify_qp failed: Network unreachable", "nccl.qp.gid"),
-        (WARN + "Call to ibv_modify_qp failed with 110 Connection timed out, on dev rocep1s0f0:1", "nccl.qp.timeout"),
-        (WARN + "NET/IB: Got completion from peer 192.168.177.2<41000> with status=12 opcode=0 len=0 vendor err 129 (Recv)", "nccl.qp.timeout"),
-        (WARN + "NET/IB: Got completion from peer 192.168.177.2<41000> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129", "nccl.qp.timeout"),
-        (WARN + "NET/IB: Got completion from peer 192.168.177.2<41000> with status=5 opcode=12 len=0", "nccl.warning"),
-        (WARN + "Mismatched NCCL version detected : rank 0 version 22809 rank 1 version 23004", "nccl.version.mismatch"),
+        (
+            WARN + "Call to ibv_modify_qp failed with 110 Connection timed out, on dev rocep1s0f0:1",
+            "nccl.qp.timeout",
+        ),
+        (
+            WARN
+            + "NET/IB: Got completion from peer 192.168.177.2<41000> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+            "nccl.qp.timeout",
+        ),
+        (
+            WARN
+            + "NET/IB: Got completion from peer 192.168.177.2<41000> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129",
+            "nccl.qp.timeout",
+        ),
+        (
+            WARN + "NET/IB: Got completion from peer 192.168.177.2<41000> with status=5 opcode=12 len=0",
+            "nccl.warning",
+        ),
+        (
+            WARN + "Mismatched NCCL version detected : rank 0 version 22809 rank 1 version 23004",
+            "nccl.version.mismatch",
+        ),
         (WARN + "Fusing NET devices from different NUMA domains is not supported.", "nccl.fusing.numa"),
         (WARN + "Failed to initialize any NET plugin", "nccl.net.none"),
         (WARN + "Error: network UCX not found.", "nccl.network.unknown"),
         (WARN + "Bootstrap : no socket interface found", "nccl.bootstrap.interface"),
-        (WARN + "Error while creating shared memory segment /dev/shm/nccl-7v3 (size 33030528), error: No space left on device (28)", "nccl.memory.shared"),
-        (WARN + "socketPollConnect: connect to 192.168.177.2<41000> returned No route to host, exceeded error retry count", "nccl.peer.unreachable"),
+        (
+            WARN
+            + "Error while creating shared memory segment /dev/shm/nccl-7v3 (size 33030528), error: No space left on device (28)",
+            "nccl.memory.shared",
+        ),
+        (
+            WARN
+            + "socketPollConnect: connect to 192.168.177.2<41000> returned No route to host, exceeded error retry count",
+            "nccl.peer.unreachable",
+        ),
         (WARN + "socketProgress: Connection closed by remote peer spark-b<41000>", "nccl.peer.closed"),
         (WARN + "Cuda failure 'out of memory'", "nccl.cuda"),
         (WARN + "NET/IB : rocep1s0f0:1 Got non-fatal async event: port error(10)", "nccl.device.event"),
-        ("DP group leader: node_rank=0, node_rank_within_dp=0, master_addr=192.168.177.1, mq_connect_ip=10.0.5.7 (local), world_size=2, local_world_size=1", "nccl.queue.other_network"),
-        ("[rank0]:[E1129 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)", "nccl.watchdog"),
+        (
+            "DP group leader: node_rank=0, node_rank_within_dp=0, master_addr=192.168.177.1, mq_connect_ip=10.0.5.7 (local), world_size=2, local_world_size=1",
+            "nccl.queue.other_network",
+        ),
+        (
+            "[rank0]:[E1129 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)",
+            "nccl.watchdog",
+        ),
         (WARN + "something that nobody has met", "nccl.warning"),
-        (WARN.replace("[0] misc/ibvwrap.cc:309 ", "[0] misc/ibvwrap.cc:309 (pid_t) ") + "new form", "nccl.warning"),
+        (
+            WARN.replace("[0] misc/ibvwrap.cc:309 ", "[0] misc/ibvwrap.cc:309 (pid_t) ") + "new form",
+            "nccl.warning",
+        ),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_errors_and_what_they_mean(line, expected):
     log = read_log([line, line])
     assert [(fault.id, fault.count) for fault in log.errors] == [(expected, 2)]
@@ -259,20 +400,50 @@ def test_every_fault_is_in_the_catalogue():
     ("lines", "options", "expected"),
     [
         ([*NO_IB_2, *SOCKET, *via("NET/Socket/0")], {}, ["nccl.ib.no_device", "nccl.transport.socket"]),
-        ([*NO_IB_2, *SOCKET, *via("NET/Socket/0")], {"wanted": "ib"}, ["nccl.ib.no_device", "nccl.transport.other"]),
-        (["NCCL_IB_DISABLE set by environment to 1.", *SOCKET, *via("NET/Socket/0")], {"wanted": "socket"}, ["nccl.ib.disabled"]),
+        (
+            [*NO_IB_2, *SOCKET, *via("NET/Socket/0")],
+            {"wanted": "ib"},
+            ["nccl.ib.no_device", "nccl.transport.other"],
+        ),
+        (
+            ["NCCL_IB_DISABLE set by environment to 1.", *SOCKET, *via("NET/Socket/0")],
+            {"wanted": "socket"},
+            ["nccl.ib.disabled"],
+        ),
         (["NCCL_IB_DISABLE set by environment to 0.", IB, *TWO_RAILS], {"wanted": "ib"}, []),
         ([IB, *via("NET/IB/0", "NET/IB/0")], {}, ["nccl.device.unused"]),
         ([IB], {"wanted": "ib"}, ["nccl.transport.other", "nccl.transport.unseen"]),
-        ([IB, "NET/IB: Subnet-aware routing: overriding dev 2 with dev 0", *TWO_RAILS], {}, ["nccl.device.overridden"]),
-        (["NET/Plugin: Loaded net plugin FastFabric (v10)", "Assigned NET plugin FastFabric to comm", START, COMPLETE], {}, ["nccl.plugin.took_over"]),
+        (
+            [IB, "NET/IB: Subnet-aware routing: overriding dev 2 with dev 0", *TWO_RAILS],
+            {},
+            ["nccl.device.overridden"],
+        ),
+        (
+            [
+                "NET/Plugin: Loaded net plugin FastFabric (v10)",
+                "Assigned NET plugin FastFabric to comm",
+                START,
+                COMPLETE,
+            ],
+            {},
+            ["nccl.plugin.took_over"],
+        ),
         (["NET/Plugin: Loaded net plugin FastFabric (v10)", START], {}, ["nccl.plugin.stuck"]),
-        (["NET/Plugin: Loaded net plugin FastFabric (v12)", "Assigned NET plugin IB to comm", START_27, COMPLETE], {}, []),
+        (
+            [
+                "NET/Plugin: Loaded net plugin FastFabric (v12)",
+                "Assigned NET plugin IB to comm",
+                START_27,
+                COMPLETE,
+            ],
+            {},
+            [],
+        ),
         ([START_27], {}, ["nccl.init.unfinished"]),
         ([SPLIT], {}, ["nccl.init.unfinished"]),
         ([VERSION], {"minimum": "2.30.8"}, ["nccl.version.old"]),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_findings(lines, options, expected):
     assert ids(say(*lines), **options) == expected
 

@@ -92,19 +92,26 @@ UNIT = "[Service]\n# nvidia-smi -lgc 0,1000\nExecStart=/usr/bin/nvidia-smi -lgc 
     ("path", "text", "expected"),
     [
         ("etc/systemd/system/cap.service", UNIT, [("/etc/systemd/system/cap.service", 2200.0)]),
-        ("etc/cron.d/gpu", "@reboot root nvidia-smi --lock-gpu-clocks=300,2000", [("/etc/cron.d/gpu", 2000.0)]),
+        (
+            "etc/cron.d/gpu",
+            "@reboot root nvidia-smi --lock-gpu-clocks=300,2000",
+            [("/etc/cron.d/gpu", 2000.0)],
+        ),
         ("etc/crontab", "@reboot root nvidia-smi -pl 100", [("/etc/crontab", None)]),
         ("run/systemd/system/clockcap.service", "", [("/run/systemd/system/clockcap.service", None)]),
         ("etc/systemd/system/cap.service", "# nvidia-smi -lgc 0,2200", []),
         ("etc/systemd/system/log.service", "ExecStart=/usr/bin/nvidia-smi -q -d CLOCK", []),
-        ("proc/77/cmdline", "/bin/sh\0-c\0while :; do nvidia-smi -lgc 0,2200; sleep 300; done\0",
-         [("sh, pid 77", 2200.0)]),
+        (
+            "proc/77/cmdline",
+            "/bin/sh\0-c\0while :; do nvidia-smi -lgc 0,2200; sleep 300; done\0",
+            [("sh, pid 77", 2200.0)],
+        ),
         ("proc/77/cmdline", "/opt/gb10-clockcap\0--every\x00300\0", [("gb10-clockcap, pid 77", None)]),
         ("proc/77/cmdline", "grep\0nvidia-smi -lgc 0,2200\0/etc\0", []),
         ("proc/77/cmdline", "vi\0/etc/clockcap.conf\0", []),
         ("proc/77/cmdline", "", []),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_who_caps_the_clocks(tmp_path, path, text, expected):
     put(tmp_path / path, text)
     found = clock_caps.caps(Tree(str(tmp_path)))
@@ -207,16 +214,38 @@ def test_a_part_that_breaks_is_a_finding_and_the_others_are_told(tmp_path, monke
 
 
 BROKEN = [
-    "proc/meminfo", "proc/vmstat", "proc/cmdline", "proc/driver/nvidia/version", "proc/sys/kernel/osrelease",
-    "proc/811/status", "proc/811/cmdline", "proc/811/maps", "proc/811/environ", "proc/811/cgroup", "proc/net/tcp",
-    "boot/grub/grub.cfg", "boot/grub/grubenv", "var/lib/dpkg/status", "etc/os-release", "etc/tandem/plan.json",
-    "etc/netplan/50.yaml", "etc/cdi/nvidia.yaml", "etc/modprobe.d/nvidia.conf", "etc/cron.d/gpu",
-    "etc/apt/apt.conf.d/20auto", "var/lib/tandem/applied", "var/lib/tandem/history.jsonl",
-    "opt/tandem/current/manifest.json", "run/tandem/fabric.env", f"lib/modules/{KERNEL}/modules.dep",
-    "sys/class/dmi/id/bios_version", "sys/class/infiniband/rocep1s0f0/fw_ver",
-    "sys/class/infiniband/rocep1s0f0/ports/1/gids/3", "sys/class/infiniband/rocep1s0f0/ports/1/rate",
+    "proc/meminfo",
+    "proc/vmstat",
+    "proc/cmdline",
+    "proc/driver/nvidia/version",
+    "proc/sys/kernel/osrelease",
+    "proc/811/status",
+    "proc/811/cmdline",
+    "proc/811/maps",
+    "proc/811/environ",
+    "proc/811/cgroup",
+    "proc/net/tcp",
+    "boot/grub/grub.cfg",
+    "boot/grub/grubenv",
+    "var/lib/dpkg/status",
+    "etc/os-release",
+    "etc/tandem/plan.json",
+    "etc/netplan/50.yaml",
+    "etc/cdi/nvidia.yaml",
+    "etc/modprobe.d/nvidia.conf",
+    "etc/cron.d/gpu",
+    "etc/apt/apt.conf.d/20auto",
+    "var/lib/tandem/applied",
+    "var/lib/tandem/history.jsonl",
+    "opt/tandem/current/manifest.json",
+    "run/tandem/fabric.env",
+    f"lib/modules/{KERNEL}/modules.dep",
+    "sys/class/dmi/id/bios_version",
+    "sys/class/infiniband/rocep1s0f0/fw_ver",
+    "sys/class/infiniband/rocep1s0f0/ports/1/gids/3",
+    "sys/class/infiniband/rocep1s0f0/ports/1/rate",
     "sys/class/net/enp1s0f0np0/mtu",
-]  # one row a line  # fmt: skip
+]  # one row a line
 ODD = (
     b"{" * 3000,
     b"[" * 20000,

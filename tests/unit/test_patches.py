@@ -83,7 +83,12 @@ TWICE = OLD + OLD
         (OLD.replace("\n", "\r\n"), CHANGE, APPLIED, NEW.replace("\n", "\r\n")),
         (NEW.replace("\n", "\r\n"), CHANGE, ALREADY, None),
         (OLD, CHANGE.replace("\n", "\r\n"), APPLIED, NEW),
-        (OLD.replace("line e\n", "line e\r\n"), CHANGE, APPLIED, NEW.replace("e\nline F\n", "e\r\nline F\r\n")),
+        (
+            OLD.replace("line e\n", "line e\r\n"),
+            CHANGE,
+            APPLIED,
+            NEW.replace("e\nline F\n", "e\r\nline F\r\n"),
+        ),
         ("x\n" + TWICE, CHANGE, MISFIT, None),  # it fits in two places, and in none of them by its number
         (TWICE, CHANGE, APPLIED, NEW + OLD),
         (NEW + OLD, CHANGE, ALREADY, None),  # what it starts from is there too, but further away
@@ -104,9 +109,14 @@ TWICE = OLD + OLD
         (b"\xe9\nline a\n", diff("f", "line a\n", "line b\n"), APPLIED, b"\xe9\nline b\n"),
         ("--- x\nb\n", "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n---- x\n+++ y\n b\n", APPLIED, "++ y\nb\n"),
         (OLD, "diff --git a/f b/f\nindex 123..456 100644\n" + CHANGE + "-- \n2.43.0\n", APPLIED, NEW),
-        ("a\n\nb\n", "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n", APPLIED, "a\n\nc\n"),  # mail cut the blank
+        (
+            "a\n\nb\n",
+            "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n",
+            APPLIED,
+            "a\n\nc\n",
+        ),  # mail cut the blank
     ],
-)  # fmt: skip
+)
 def test_one_file(tmp_path, there, patch, outcome, after):
     folder = tree(tmp_path, **({} if there is None else {"f": there}), other="untouched\n")
     before = content(folder)

@@ -47,11 +47,16 @@ def test_a_profile_of_the_inventory_and_what_overrides_change_in_it():
         ({"tandem_profile": "v4-flash-main-ray"}, ["profile.not_runnable"]),
         ({"tandem_profile_overrides": {"name": "mine"}}, []),
         (
-            {"tandem_profile_overrides": {"engine": {"flags": {"kv-cache-dtype": "fp16"}}, "tensor_parallel_size": 3}},
+            {
+                "tandem_profile_overrides": {
+                    "engine": {"flags": {"kv-cache-dtype": "fp16"}},
+                    "tensor_parallel_size": 3,
+                }
+            },
             ["profile.ranks.heads", "profile.kv_cache.dtype", "plan.ranks.tensor_parallel"],
         ),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_what_is_wrong_is_found(variables, wanted):
     assert errors(made(**variables)) == wanted
 

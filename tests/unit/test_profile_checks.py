@@ -135,15 +135,23 @@ def test_what_cannot_be_run_yet_is_refused_with_its_own_sentence():
         # graphs
         (flags(max_num_seqs=4), ["profile.graphs.sequences"]),
         (flags(max_num_seqs=16, compilation_config={"cudagraph_mode": "NONE"}), []),
-        (flags(max_num_seqs=16, compilation_config={"cudagraph_mode": "PIECEWISE"}), ["profile.graphs.sequences"]),
+        (
+            flags(max_num_seqs=16, compilation_config={"cudagraph_mode": "PIECEWISE"}),
+            ["profile.graphs.sequences"],
+        ),
         (flags(max_num_seqs=16, enforce_eager=True), []),
         # all at once
         (
             {"tensor_parallel_size": 5, **flags(kv_cache_dtype="fp16", swap_space=1, max_model_len=2000000)},
-            ["profile.context.too_long", "profile.flag.unknown", "profile.kv_cache.dtype", "profile.ranks.heads"],
+            [
+                "profile.context.too_long",
+                "profile.flag.unknown",
+                "profile.kv_cache.dtype",
+                "profile.ranks.heads",
+            ],
         ),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_each_fault_is_found(overrides, wanted):
     assert sorted(note.id for note in found(loaded(**overrides))) == wanted
 

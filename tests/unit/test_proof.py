@@ -110,15 +110,24 @@ RECALL, DRAFT = SECTION["recall"], SECTION["draft"]
         ({}, {}, ["recall is missing"]),
         ({}, {"speculates": True}, ["recall is missing", "draft is missing"]),
         ({"skip": {"long_context": "a", "draft_acceptance": "b"}}, {"speculates": True}, []),
-        ({"recall": {**RECALL, "prompt_tokens": 3, "questions": 17, "max_tokens": 0}}, {},
-         ["recall.prompt_tokens is 3", "recall.questions is 17", "recall.max_tokens is 0"]),
+        (
+            {"recall": {**RECALL, "prompt_tokens": 3, "questions": 17, "max_tokens": 0}},
+            {},
+            ["recall.prompt_tokens is 3", "recall.questions is 17", "recall.max_tokens is 0"],
+        ),
         ({"recall": {**RECALL, "questions": 0}}, {}, ["recall.questions is 0"]),
-        ({"recall": RECALL, "draft": {"max_tokens": 0, "min_acceptance": 1.1}}, {},
-         ["draft.max_tokens is 0", "draft.min_acceptance is 1.1"]),
-        ({"recall": RECALL, "one_by_one": 0, "request_timeout_s": -1}, {},
-         ["one_by_one is 0", "request_timeout_s is -1"]),
+        (
+            {"recall": RECALL, "draft": {"max_tokens": 0, "min_acceptance": 1.1}},
+            {},
+            ["draft.max_tokens is 0", "draft.min_acceptance is 1.1"],
+        ),
+        (
+            {"recall": RECALL, "one_by_one": 0, "request_timeout_s": -1},
+            {},
+            ["one_by_one is 0", "request_timeout_s is -1"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_problem_of_a_section_is_told(section, options, said):
     found = problems(section, **options)
     assert len(found) == len(said), found
@@ -200,13 +209,21 @@ def figures(drafts, drafted, accepted, generated=200, reset=False):
         (figures(3, 0, 0), "rejected", "vllm:spec_decode_num_draft_tokens_total by 0"),
         (figures(0, 0, 0, generated=0), "unproven", "vllm:generation_tokens_total did not move"),
         (figures(30, 150, 60, reset=True), "unproven", "started anew"),
-        (figures(None, None, None), "unproven", "/metrics has no vllm:spec_decode_num_drafts_total and no vllm:spec"),
+        (
+            figures(None, None, None),
+            "unproven",
+            "/metrics has no vllm:spec_decode_num_drafts_total and no vllm:spec",
+        ),
         (figures(30, 150, None), "unproven", "no vllm:spec_decode_num_accepted_tokens_total"),
-        (figures(None, None, None, generated=None), "unproven", "/metrics has no vllm:spec_decode_num_drafts_total"),
+        (
+            figures(None, None, None, generated=None),
+            "unproven",
+            "/metrics has no vllm:spec_decode_num_drafts_total",
+        ),
         (figures(0, 0, 0, generated=None), "unproven", "vllm:generation_tokens_total did not move"),
         (figures(30, 150, 60, generated=None), "proven", "acceptance 0.400"),
     ],
-)  # fmt: skip
+)
 def test_what_the_counters_prove(counted, outcome, said):
     conclusion = conclude_draft(counted, 0.2)
     assert (conclusion.outcome, said in conclusion.reason) == (outcome, True), conclusion
@@ -343,8 +360,14 @@ def only(pattern, reply):
         (only("", "the " * 64), "one by one", "rejected", "degenerate"),
         (only("", "I do not know."), "one by one", "rejected", "2 of 2 answers wrong"),
         (only("", b""), "one by one", "unproven", "2 of 2 questions without an answer"),
-        (Engine(lambda _prompt, request: "the " * 64 if request["chat_template_kwargs"]["thinking"] else None),
-         "one by one, thinking", "rejected", "degenerate"),
+        (
+            Engine(
+                lambda _prompt, request: "the " * 64 if request["chat_template_kwargs"]["thinking"] else None
+            ),
+            "one by one, thinking",
+            "rejected",
+            "degenerate",
+        ),
         (only("long story", "the " * 64), "draft", "rejected", "degenerate"),
         (only("long story", b""), "draft", "unproven", "without an answer"),
         (Engine(accepted=0), "draft", "rejected", "acceptance 0.000 is below the profile's 0.2"),
@@ -352,11 +375,15 @@ def only(pattern, reply):
         (only("item", "Item kilo is unknown."), "long context", "rejected", "1 of 1 answers wrong"),
         (only("(?s).{3000}", "Item kilo is 42."), "long context", "rejected", "1 of 2 answers wrong"),
         (only("(?s).{3000}", "the " * 64), "long context", "rejected", "degenerate"),
-        (only("(?s).{3000}", s.response(b'{"error": {"message": "too long"}}', "400 Bad Request")),
-         "long context", "unproven", "too long"),
+        (
+            only("(?s).{3000}", s.response(b'{"error": {"message": "too long"}}', "400 Bad Request")),
+            "long context",
+            "unproven",
+            "too long",
+        ),
         (Engine(usage=False), "long context", "unproven", "no `usage`"),
     ],
-)  # fmt: skip
+)
 def test_the_first_round_that_fails_is_the_last(engine, last, outcome, said):
     proof, _, _ = proved(engine)
     assert [each.name for each in proof.rounds] == ROUNDS[: ROUNDS.index(last) + 1]
@@ -427,12 +454,21 @@ def test_an_engine_that_was_started_anew_in_between_leaves_it_unproven():
 @pytest.mark.parametrize(
     ("changes", "options", "rounds", "said"),
     [
-        ({"recall": None, "draft": None}, {"speculates": None}, ROUNDS[:4],
-         "long context: not asked, the release does not say how"),
-        ({}, {"speculates": False}, [*ROUNDS[:4], "long context"], "draft: not asked, the release does not speculate"),
+        (
+            {"recall": None, "draft": None},
+            {"speculates": None},
+            ROUNDS[:4],
+            "long context: not asked, the release does not say how",
+        ),
+        (
+            {},
+            {"speculates": False},
+            [*ROUNDS[:4], "long context"],
+            "draft: not asked, the release does not speculate",
+        ),
         ({"skip": {"long_context": "short"}}, {}, ROUNDS[:5], "long context: not asked, short"),
     ],
-)  # fmt: skip
+)
 def test_a_part_that_is_not_asked_is_said(changes, options, rounds, said):
     engine = Engine(drafted=0, accepted=0) if options else Engine()
     proof, lines, _ = proved(engine, changes, **options)

@@ -152,21 +152,34 @@ def test_a_release_is_whole_when_its_manifest_is_there():
     ("failed", "outcome", "word"),
     [
         ({"msg": "rejected: 3 of 3 answers degenerate", "failed": True}, "rejected", "degenerate"),
-        ({"msg": "unproven: 1 of 3 questions without an answer", "failed": True}, "unproven", "without an answer"),
+        (
+            {"msg": "unproven: 1 of 3 questions without an answer", "failed": True},
+            "unproven",
+            "without an answer",
+        ),
         ({"msg": "ended", "findings": [{"id": "engine.command_line"}]}, "rejected", "ended"),
         # a rank that knows why decides over one that only followed it
-        ({"msg": "ended", "findings": [{"id": "engine.unit.ended"}, {"id": "engine.command_line"}]},
-         "rejected", "ended"),
+        (
+            {"msg": "ended", "findings": [{"id": "engine.unit.ended"}, {"id": "engine.command_line"}]},
+            "rejected",
+            "ended",
+        ),
         ({"msg": "ended", "findings": [{"id": "engine.port_taken"}]}, "unproven", "ended"),
         ({"msg": "lost", "findings": []}, "unproven", "lost"),
         ({"msg": "not ready after 600 s", "findings": [{"id": "engine.boot.timeout"}]}, "unproven", "600 s"),
-        ({"msg": "One or more items failed", "results": [{"failed": False}, {"failed": True, "msg": "no disk"}]},
-         "unproven", "no disk"),
+        (
+            {
+                "msg": "One or more items failed",
+                "results": [{"failed": False}, {"failed": True, "msg": "no disk"}],
+            },
+            "unproven",
+            "no disk",
+        ),
         ({"unreachable": True}, "unproven", "no reason"),
         # the words of an answer do not decide
         ({"msg": "unproven: it said 'rejected: no'"}, "unproven", "it said"),
     ],
-)  # fmt: skip
+)
 def test_what_a_failed_step_says_of_the_release(failed, outcome, word):
     verdict = rollout_verdict(failed)
     assert verdict["outcome"] == outcome and word in verdict["reason"]

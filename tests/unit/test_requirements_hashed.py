@@ -34,10 +34,16 @@ HASHED = " \\\n    --hash=sha256:" + "0" * 64
 
 @pytest.mark.parametrize(
     "text",
-    ["netaddr==1.3.0", "netaddr>=1.3.0" + HASHED, "netaddr" + HASHED, "--index-url https://example.org/simple",
-     "netaddr @ https://example.org/netaddr.whl" + HASHED, "netaddr==1.3.0" + HASHED + "\n    # from https://example.org",
-     "netaddr==1.3.0 \\\n    --hash=md5:" + "0" * 32],
-)  # fmt: skip
+    [
+        "netaddr==1.3.0",
+        "netaddr>=1.3.0" + HASHED,
+        "netaddr" + HASHED,
+        "--index-url https://example.org/simple",
+        "netaddr @ https://example.org/netaddr.whl" + HASHED,
+        "netaddr==1.3.0" + HASHED + "\n    # from https://example.org",
+        "netaddr==1.3.0 \\\n    --hash=md5:" + "0" * 32,
+    ],
+)
 def test_a_bad_list_is_seen(text: str) -> None:
     assert problems("jmespath==1.1.0" + HASHED + "\n") == []
     assert len(problems("jmespath==1.1.0" + HASHED + "\n" + text + "\n")) == 1

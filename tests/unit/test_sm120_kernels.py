@@ -123,7 +123,7 @@ _DECODE_DSV4_DISPATCH = Any()
         (None, None, "ModuleNotFoundError"),
         ("import os; os._exit(3)", None, "ended with 3"),
     ],
-)  # fmt: skip
+)
 def test_flashinfer_is_asked_by_its_own_python(tmp_path, monkeypatch, text, has, why):
     if text is not None:
         for name in ("flashinfer", "flashinfer/mla"):

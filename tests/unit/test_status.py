@@ -132,14 +132,26 @@ ELSEWHERE = [{**NOW, "driver": "580.126.09", "boot_options": "splash"}]
         (seen(plan=None), "status.plan.none", "/etc/tandem/plan.json"),
         (seen(plan={"rank": "one"}), "status.plan.none", "/etc/tandem/plan.json"),
         (seen(unit=None), "status.systemd.unknown", "systemd does not answer"),
-        (seen(unit=unit(active="failed", result="exit-code"), journal=["tandem fabric: The rail enp1 has no carrier"]),
-         "status.unit.stopped", "The rail enp1 has no carrier"),
-        (seen(unit=unit(active="activating", sub="auto-restart"), journal=["tandem fabric: no carrier"]),
-         "engine.unit.ended", "no carrier"),
+        (
+            seen(
+                unit=unit(active="failed", result="exit-code"),
+                journal=["tandem fabric: The rail enp1 has no carrier"],
+            ),
+            "status.unit.stopped",
+            "The rail enp1 has no carrier",
+        ),
+        (
+            seen(unit=unit(active="activating", sub="auto-restart"), journal=["tandem fabric: no carrier"]),
+            "engine.unit.ended",
+            "no carrier",
+        ),
         (seen(unit=unit(load="not-found", active="inactive")), "engine.unit.missing", ""),
         (seen(journal=[*BOOT, "torch.OutOfMemoryError: CUDA out of memory"]), "engine.memory.cuda", ""),
-        (seen(journal=BOOT[:3], api=Api("u", "m", None, None, "connection refused")),
-         "status.unit.starting", "joined the other rank"),
+        (
+            seen(journal=BOOT[:3], api=Api("u", "m", None, None, "connection refused")),
+            "status.unit.starting",
+            "joined the other rank",
+        ),
         (worker(journal=BOOT[:3]), "status.unit.starting", "tandem-worker"),
         (seen(api=Api("http://h", "m", 503, COUNTERS)), "status.api.silent", "HTTP 503"),
         (seen(api=Api("http://h", "m", None, COUNTERS)), "status.api.silent", "no answer"),
@@ -147,18 +159,33 @@ ELSEWHERE = [{**NOW, "driver": "580.126.09", "boot_options": "splash"}]
         (seen(manifest=None), "status.release.broken", "new"),
         (seen(engine=engine(applied="old")), "status.release.not_applied", "old"),
         (seen(engine=engine(applied=None)), "status.release.not_applied", "none"),
-        (seen(engine=engine(proof={"outcome": "rejected", "reason": "3 of 3 degenerate."})),
-         "status.proof.rejected", "3 of 3 degenerate"),
-        (seen(engine=engine(proof=None, proven_as=ELSEWHERE)), "status.proof.elsewhere",
-         "driver: 580.126.09 then, 580.142 now, boot options"),
-        (seen(engine=engine(runs_as={**NOW, "invocation_id": "j"})), "status.proof.other_start",
-         "the unit was started"),
-        (seen(engine=engine(runs_as={**NOW, "boot_id": "c", "invocation_id": "j"})), "status.proof.other_start",
-         "the machine was booted and the unit was started"),
-        (seen(fabric=Fabric(ENV, [], refused=("The rail enp1 has MTU 1500; wanted 9000.",))),
-         "status.fabric.not_as_planned", "MTU 1500"),
+        (
+            seen(engine=engine(proof={"outcome": "rejected", "reason": "3 of 3 degenerate."})),
+            "status.proof.rejected",
+            "3 of 3 degenerate",
+        ),
+        (
+            seen(engine=engine(proof=None, proven_as=ELSEWHERE)),
+            "status.proof.elsewhere",
+            "driver: 580.126.09 then, 580.142 now, boot options",
+        ),
+        (
+            seen(engine=engine(runs_as={**NOW, "invocation_id": "j"})),
+            "status.proof.other_start",
+            "the unit was started",
+        ),
+        (
+            seen(engine=engine(runs_as={**NOW, "boot_id": "c", "invocation_id": "j"})),
+            "status.proof.other_start",
+            "the machine was booted and the unit was started",
+        ),
+        (
+            seen(fabric=Fabric(ENV, [], refused=("The rail enp1 has MTU 1500; wanted 9000.",))),
+            "status.fabric.not_as_planned",
+            "MTU 1500",
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_thing_that_is_not_so(look, wanted, words):
     (found,) = [each for each in judge(look) if each.severity == "error"]
     assert found.id == wanted and words in f"{found.summary} {found.evidence}"
@@ -171,16 +198,26 @@ def test_each_thing_that_is_not_so(look, wanted, words):
     [
         (seen(journal=[]), "status.journal.unknown", "tandem-head"),
         (worker(journal=[]), "status.journal.unknown", "tandem-worker"),
-        (seen(journal=[*SERVING, "No available shared memory broadcast block found in 60 seconds."]),
-         "status.engine.stalled", "60 s"),
+        (
+            seen(journal=[*SERVING, "No available shared memory broadcast block found in 60 seconds."]),
+            "status.engine.stalled",
+            "60 s",
+        ),
         (seen(api=Api("http://h", "m", 200, None, "HTTP 404")), "status.metrics.unknown", "HTTP 404"),
         (seen(fabric=Fabric(None, [], "pinned", ENV)), "status.fabric.environment", "/run/tandem/fabric.env"),
-        (seen(fabric=Fabric(ENV, [], "pinned", {**ENV, "NCCL_IB_GID_INDEX": "5"})), "status.fabric.moved",
-         "NCCL_IB_GID_INDEX was 3, now 5"),
+        (
+            seen(fabric=Fabric(ENV, [], "pinned", {**ENV, "NCCL_IB_GID_INDEX": "5"})),
+            "status.fabric.moved",
+            "NCCL_IB_GID_INDEX was 3, now 5",
+        ),
         (seen(history_trouble="a line is no JSON object: '{'"), "status.history.broken", "no JSON"),
-        (seen(caches=None, caches_trouble="Permission denied."), "status.caches.unknown", "Permission denied"),
+        (
+            seen(caches=None, caches_trouble="Permission denied."),
+            "status.caches.unknown",
+            "Permission denied",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_unknown_is_said_and_leaves_the_proof(look, wanted, words):
     (found,) = judge(look)
     assert (found.id, found.severity) == (wanted, "warning") and words in found.summary

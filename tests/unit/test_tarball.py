@@ -65,8 +65,16 @@ def test_what_users_need_is_there(artefact: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["inventory/hosts.yml", "inventory/group_vars/tandem.yml", "plugins/modules/old.py.orig", "notes.md",
-     "ansible.cfg", ".venv/bin/python", "collections/ansible_collections", "tests/unit/test_x.py"],
-)  # fmt: skip
+    [
+        "inventory/hosts.yml",
+        "inventory/group_vars/tandem.yml",
+        "plugins/modules/old.py.orig",
+        "notes.md",
+        "ansible.cfg",
+        ".venv/bin/python",
+        "collections/ansible_collections",
+        "tests/unit/test_x.py",
+    ],
+)
 def test_the_list_refuses(name: str) -> None:
     assert unexpected([name]) == [name]

@@ -41,9 +41,13 @@ def programs(root: Path, told: dict[str, str | None]) -> list[str]:
 def test_a_node_that_can_build(tmp_path):
     found = look(programs(tmp_path, GOOD))
     assert [(each.name, each.version) for each in found] == [
-        ("nvcc", "13.2"), ("gxx", "13.3.0"), ("rustc", "1.95.0"), ("cargo", "1.95.0"), ("python", "3.12.3"),
+        ("nvcc", "13.2"),
+        ("gxx", "13.3.0"),
+        ("rustc", "1.95.0"),
+        ("cargo", "1.95.0"),
+        ("python", "3.12.3"),
         ("ninja", "1.11.1"),
-    ]  # fmt: skip
+    ]
     assert judge(found, "13.2", "595.84") == []
 
 

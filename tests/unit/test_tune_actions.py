@@ -55,8 +55,12 @@ def test_a_whole_search_step_by_step(tmp_path):
     assert tried == [("FULL_AND_PIECEWISE", 16), ("FULL_AND_PIECEWISE", 2), ("NONE", 16)]
     assert told["left"] == [0, 0] and told["tried"] == {} and told["name"] == ""
     result, said = act(tune_report, {"found": told, "title": "Tuning", "prefer": "aggregate"})
-    assert result["best"] == {"max_num_seqs": 16, "cudagraph_mode": "NONE", "k": 5,
-                              "draft": {"method": "dspark", "draft_sample_method": "probabilistic"}}  # fmt: skip
+    assert result["best"] == {
+        "max_num_seqs": 16,
+        "cudagraph_mode": "NONE",
+        "k": 5,
+        "draft": {"method": "dspark", "draft_sample_method": "probabilistic"},
+    }
     assert result["overrides"] == UP["plan"]["overrides"] and result["warnings"] == []
     assert [path.rpartition("/")[2] for path in result["files"]] == ["tune.svg", "tune.md"]
     assert "| degenerate" not in said and "| wrong" in said and result["files"][0] in said

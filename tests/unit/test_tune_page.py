@@ -24,8 +24,13 @@ def right(sequences, alone, together):
         str(sequences): {"tokens_per_s": together, "acceptance": 0.901},
     }
     flags = {"max-num-seqs": sequences}
-    return {"outcome": "right", "speed": speed, "seconds": {"all": 384.5}, "reason": "5 of 5",
-            "overrides": {"engine": {"flags": flags}}}  # fmt: skip
+    return {
+        "outcome": "right",
+        "speed": speed,
+        "seconds": {"all": 384.5},
+        "reason": "5 of 5",
+        "overrides": {"engine": {"flags": flags}},
+    }
 
 
 def wrong(reason="16 of 16 answers degenerate", **more):
@@ -103,16 +108,24 @@ def test_a_point_of_another_matrix_is_not_chosen():
         (REPORTED, [WAYS_OUT], ["the cause is another one"]),
         ({Point(NONE, 16): wrong()}, [WAYS_OUT, "the cause is another one"], []),
         ({Point(FULL, 2): wrong()}, [WAYS_OUT, "the cause is another one"], []),
-        ({Point(FULL, 16): wrong("no KV", degenerate=False, stage="start")}, ["does not run: no KV"], [WAYS_OUT]),
+        (
+            {Point(FULL, 16): wrong("no KV", degenerate=False, stage="start")},
+            ["does not run: no KV"],
+            [WAYS_OUT],
+        ),
         ({Point(FULL, 16): wrong("2 of 16 answers wrong", degenerate=False)}, ["wrong: 2 of 16"], [WAYS_OUT]),
         ({Point(FULL, 16): {"outcome": "refused", "reason": "k"}}, ["does not fit: k"], [WAYS_OUT]),
         ({Point(FULL, 16): {"outcome": "unproven", "reason": "lost"}}, ["unproven: lost"], []),
         ({Point(FULL, 16): {"outcome": "begun"}}, ["never ended: no reason was kept"], []),
-        ({Point(FULL, 8): right(8, 1.0, 2.0), Point(FULL, 2): wrong()}, ["2 is not right although more is"], []),
+        (
+            {Point(FULL, 8): right(8, 1.0, 2.0), Point(FULL, 2): wrong()},
+            ["2 is not right although more is"],
+            [],
+        ),
         ({Point(FULL, 8): {"outcome": "right"}}, ["nothing is offered"], []),
         ({}, ["nothing is offered", "its turn has not come"], []),
     ],
-)  # fmt: skip
+)
 def test_what_is_said_besides(records, said, unsaid):
     page = tune_page.page(found(records), "Tuning", None)
     assert [text for text in said if text not in page] == []

@@ -121,8 +121,12 @@ def test_the_matrix_is_searched_told_and_left_as_it_was_found(pair):
     events = [(host, event, outcome) for host, event, _digest, outcome in now["history"]]
     for host in pretend.HOSTS:
         assert [each[1:] for each in events if each[0] == host] == [
-            ("tune", "wrong"), ("tune", "right"), ("tune", "wrong"), ("tune", "right"), ("start", "proven")
-        ]  # fmt: skip
+            ("tune", "wrong"),
+            ("tune", "right"),
+            ("tune", "wrong"),
+            ("tune", "right"),
+            ("start", "proven"),
+        ]
     said = done.stdout
     assert "Two ways out are known: eager mode" in said and "| degenerate" in said
     offered = said.split("```yaml\n")[1].split("```")[0]

@@ -37,15 +37,37 @@ def test_the_default_is_laid_around_what_the_profile_has():
 @pytest.mark.parametrize(
     ("flags", "rule", "modes", "ks", "sequences"),
     [
-        ({"max-num-seqs": 6}, "any", ["FULL_AND_PIECEWISE", "PIECEWISE", "NONE"], [5, 3, 7], (2, 4, 6, 8, 16)),
-        ({"enforce-eager": True}, "equals_block", ["EAGER", "FULL_AND_PIECEWISE", "PIECEWISE", "NONE"], [5], None),
-        ({"compilation-config": '{"cudagraph_mode": "FULL"}'}, "at_least_block",
-         ["FULL", "FULL_AND_PIECEWISE", "PIECEWISE", "NONE"], [5, 7], None),
+        (
+            {"max-num-seqs": 6},
+            "any",
+            ["FULL_AND_PIECEWISE", "PIECEWISE", "NONE"],
+            [5, 3, 7],
+            (2, 4, 6, 8, 16),
+        ),
+        (
+            {"enforce-eager": True},
+            "equals_block",
+            ["EAGER", "FULL_AND_PIECEWISE", "PIECEWISE", "NONE"],
+            [5],
+            None,
+        ),
+        (
+            {"compilation-config": '{"cudagraph_mode": "FULL"}'},
+            "at_least_block",
+            ["FULL", "FULL_AND_PIECEWISE", "PIECEWISE", "NONE"],
+            [5, 7],
+            None,
+        ),
         ({"speculative-config": None}, "any", ["FULL_AND_PIECEWISE", "PIECEWISE", "NONE"], [0], None),
-        ({"speculative-config": {"method": "dspark", "num_speculative_tokens": 1}}, "any",
-         ["FULL_AND_PIECEWISE", "PIECEWISE", "NONE"], [1, 3], None),
+        (
+            {"speculative-config": {"method": "dspark", "num_speculative_tokens": 1}},
+            "any",
+            ["FULL_AND_PIECEWISE", "PIECEWISE", "NONE"],
+            [1, 3],
+            None,
+        ),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_what_follows_from_a_profile(flags, rule, modes, ks, sequences):
     made = tune.matrix({**profile(**flags), "speculation": {"k_rule": rule}}, tune.Wish())
     assert list(dict.fromkeys(row.mode for row in made.rows)) == modes
@@ -107,20 +129,46 @@ def test_all_that_is_wrong_is_told_at_once():
         ({}, "NONE", 5, DSPARK, {"compilation-config": {"cudagraph_mode": "NONE"}}),
         ({}, "EAGER", 5, DSPARK, {"enforce-eager": True}),
         ({}, "FULL_AND_PIECEWISE", 0, None, {"speculative-config": None}),
-        ({}, "FULL_AND_PIECEWISE", 7, {"method": "ngram"}, {"speculative-config":
-            {"method": "ngram", "num_speculative_tokens": 7, "draft_sample_method": None}}),
-        ({"enforce-eager": True}, "PIECEWISE", 5, DSPARK,
-         {"enforce-eager": None, "compilation-config": {"cudagraph_mode": "PIECEWISE"}}),
+        (
+            {},
+            "FULL_AND_PIECEWISE",
+            7,
+            {"method": "ngram"},
+            {
+                "speculative-config": {
+                    "method": "ngram",
+                    "num_speculative_tokens": 7,
+                    "draft_sample_method": None,
+                }
+            },
+        ),
+        (
+            {"enforce-eager": True},
+            "PIECEWISE",
+            5,
+            DSPARK,
+            {"enforce-eager": None, "compilation-config": {"cudagraph_mode": "PIECEWISE"}},
+        ),
         ({"enforce-eager": True}, "EAGER", 5, DSPARK, {}),
-        ({"compilation-config": {"cudagraph_mode": "FULL", "use_inductor": True}}, "NONE", 5, DSPARK,
-         {"compilation-config": {"cudagraph_mode": "NONE"}}),
+        (
+            {"compilation-config": {"cudagraph_mode": "FULL", "use_inductor": True}},
+            "NONE",
+            5,
+            DSPARK,
+            {"compilation-config": {"cudagraph_mode": "NONE"}},
+        ),
         ({"compilation-config": {"cudagraph_mode": "FULL"}}, "EAGER", 5, DSPARK, {"enforce-eager": True}),
         # JSON of a map is a map: nothing else of it is lost.
-        ({"compilation-config": '{"cudagraph_mode": "FULL", "level": 3}'}, "NONE", 5, DSPARK,
-         {"compilation-config": {"cudagraph_mode": "NONE", "level": 3}}),
+        (
+            {"compilation-config": '{"cudagraph_mode": "FULL", "level": 3}'},
+            "NONE",
+            5,
+            DSPARK,
+            {"compilation-config": {"cudagraph_mode": "NONE", "level": 3}},
+        ),
         ({"compilation-config": '{"cudagraph_mode": "FULL"}'}, "FULL", 5, DSPARK, {}),
     ],
-)  # one row a line  # fmt: skip
+)  # one row a line
 def test_a_point_changes_its_axes_and_nothing_else(flags, mode, k, draft, laid):
     row = tune.Row(mode, k, json.dumps(draft, sort_keys=True) if k else "")
     base = profile(**flags)
@@ -173,10 +221,15 @@ def test_points_have_names_of_their_own_and_come_back_from_their_files():
 
 @pytest.mark.parametrize(
     "told",
-    [{}, {"max_num_seqs": 2}, None, {"max_num_seqs": "2", "cudagraph_mode": "NONE", "k": 0, "draft": None},
-     {"max_num_seqs": 2, "cudagraph_mode": "ALL", "k": 0, "draft": None},
-     {"max_num_seqs": 2, "cudagraph_mode": "NONE", "k": 5, "draft": {}}],
-)  # fmt: skip
+    [
+        {},
+        {"max_num_seqs": 2},
+        None,
+        {"max_num_seqs": "2", "cudagraph_mode": "NONE", "k": 0, "draft": None},
+        {"max_num_seqs": 2, "cudagraph_mode": "ALL", "k": 0, "draft": None},
+        {"max_num_seqs": 2, "cudagraph_mode": "NONE", "k": 5, "draft": {}},
+    ],
+)
 def test_what_is_no_point_is_told(told):
     with pytest.raises(ValueError, match="no point|no draft"):
         tune.point_of(told)

@@ -150,11 +150,19 @@ def test_a_file_is_whole_or_not_there(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"point": 1, "outcome": "right"}', "[" * 100_000,
-     json.dumps({"point": POINT.as_dict(), "outcome": "good", "at": "2026"}),
-     json.dumps({"point": POINT.as_dict(), "outcome": "right"}),
-     json.dumps({"point": POINT.as_dict(), "at": "2026"}), "\udcff"],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"point": 1, "outcome": "right"}',
+        "[" * 100_000,
+        json.dumps({"point": POINT.as_dict(), "outcome": "good", "at": "2026"}),
+        json.dumps({"point": POINT.as_dict(), "outcome": "right"}),
+        json.dumps({"point": POINT.as_dict(), "at": "2026"}),
+        "\udcff",
+    ],
+)
 def test_what_is_no_result_is_passed_over_and_told(tmp_path, text):
     (tmp_path / "broken.json").write_bytes(text.encode(errors="surrogateescape"))
     found = kept(tmp_path, (OTHER, {"outcome": "right"}))

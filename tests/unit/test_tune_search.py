@@ -118,12 +118,22 @@ def test_a_run_that_was_cut_off_goes_on_with_what_is_left():
     ("left", "measured", "expected", "told"),
     [
         ((0, 0), 60, 60, "nothing, every point is known"),
-        ((1, 1), None, None, "1 point, each a restart of the group; how long that takes here is not known yet"),
-        ((3, 7), None, 660,
-         "3 to 7 points of about 11 min each (as long as the last roll-out took, and the measuring), 33 min to 77 min"),
+        (
+            (1, 1),
+            None,
+            None,
+            "1 point, each a restart of the group; how long that takes here is not known yet",
+        ),
+        (
+            (3, 7),
+            None,
+            660,
+            "3 to 7 points of about 11 min each (as long as the last roll-out took, and the measuring), "
+            "33 min to 77 min",
+        ),
         ((2, 9), 720.0, 660, "2 to 9 points of about 12 min each (as measured here), 24 min to 1 h 48 min"),
         ((4, 4), 20.0, None, "4 points of about 20 s each (as measured here), 80 s"),
     ],
-)  # fmt: skip
+)
 def test_the_cost_in_words(left, measured, expected, told):
     assert search.cost(left, measured, expected) == told

@@ -15,8 +15,8 @@ from pathlib import Path
 sys.path.insert(0, "/lab/lib")
 
 from tandem import driver_change, grub  # noqa: E402 - after the path to it
-from tandem.boot_readiness import grub_text  # noqa: E402
-from tandem.driver_host import DriverError, Host  # noqa: E402
+from tandem.boot_readiness import grub_text  # noqa: E402 - after the path to it
+from tandem.driver_host import DriverError, Host  # noqa: E402 - after the path to it
 
 DRIVER = "580.142"
 MODULE = "kernel/nvidia-580-open/nvidia.ko"

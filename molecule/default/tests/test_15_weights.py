@@ -67,8 +67,11 @@ def wanted(**more) -> tuple[str, str]:
 
 
 def sums(node: str) -> str:
-    return shell(node, f"cd {FOLDER} && find . -type f ! -path './.tandem-incoming/*' ! -name .tandem-verified.json"
-                       " -exec sha256sum {} + | sort")  # fmt: skip
+    return shell(
+        node,
+        f"cd {FOLDER} && find . -type f ! -path './.tandem-incoming/*' ! -name .tandem-verified.json"
+        " -exec sha256sum {} + | sort",
+    )
 
 
 def test_nothing_is_downloaded_unasked():

@@ -169,8 +169,10 @@ def test_every_metric_of_rules_and_dashboard_is_on_the_real_pages(tmp_path):
     wanted = set()
     for name in ("prometheus-rules.yml", "grafana-dashboard.json"):
         wanted |= set(re.findall(r"\b(?:vllm:|tandem_guard_)[a-z_0-9]+", (tmp_path / name).read_text()))
-    pages = [lab("client", "--", "curl", "-s", "-m", "10", f"{address}/metrics")
-             for address in (API, API.replace(":8888", ":25002"))]  # fmt: skip
+    pages = [
+        lab("client", "--", "curl", "-s", "-m", "10", f"{address}/metrics")
+        for address in (API, API.replace(":8888", ":25002"))
+    ]
     there = {
         re.split(r"[{ ]", line)[0] for page in pages for line in page.splitlines() if not line.startswith("#")
     }

@@ -15,9 +15,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import host  # noqa: E402
-from handle import Handle  # noqa: E402
-from settings import Lab  # noqa: E402
+import host  # noqa: E402 - after the path to it
+from handle import Handle  # noqa: E402 - after the path to it
+from settings import Lab  # noqa: E402 - after the path to it
 
 
 @pytest.fixture(scope="session")
