@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from .findings import Finding, finding
+from .kernel_files import is_number
 from .safetensors import Tensor
 
 PLAIN = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "F8_E4M3": "fp8", "F8_E5M2": "fp8"}
@@ -101,7 +102,7 @@ def _number(config: Mapping[str, Any], key: str) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _number_of(word: str) -> int | None:
-    return int(word) if word.isascii() and word.isdecimal() and len(word) < 7 else None
+    return int(word) if is_number(word) else None
 
 
 def _draft_layer(name: str, hidden: int | None) -> int | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .kernel_files import Tree
+from .kernel_files import Tree, is_number
 
 # What Triton, TileLang, DeepGEMM, FlashInfer and torch run to make kernels for the GPU.
 NAMES = frozenset(("nvcc", "cicc", "ptxas", "ninja", "cudafe++", "fatbinary", "nvlink", "cc1plus"))
@@ -14,6 +14,6 @@ NAMES = frozenset(("nvcc", "cicc", "ptxas", "ninja", "cudafe++", "fatbinary", "n
 def at_work(root: str = "/proc") -> dict[int, str]:
     """{process id: name} of the compilers that run now. root: a procfs."""
     tree = Tree(root)
-    processes = (name for name in tree.names() if name.isdecimal())
+    processes = (name for name in tree.names() if is_number(name))
     named = ((int(pid), tree.text(pid, "comm")) for pid in processes)
     return {pid: name for pid, name in named if name in NAMES}

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cmp_to_key
 
+from .kernel_files import is_number
+
 _WANTED = {"install": "i", "hold": "h", "deinstall": "r", "purge": "p", "unknown": "u"}
 _STATES = {
     "installed": "i",
@@ -138,7 +140,7 @@ def compare(one: str, other: str) -> int:
     split = []
     for version in (one, other):
         epoch, colon, rest = version.partition(":")
-        if not (colon and epoch.isdecimal()):
+        if not (colon and is_number(epoch)):
             epoch, rest = "0", version
         main, dash, revision = rest.rpartition("-")
         split.append((int(epoch), main if dash else rest, revision if dash else "0"))

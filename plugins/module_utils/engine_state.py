@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from . import records, run_settings
+from .kernel_files import is_number
 
 UNITS = ("tandem-head.service", "tandem-worker.service")
 PROPERTIES = "Id LoadState ActiveState SubState Result InvocationID MainPID ActiveEnterTimestamp".split()
@@ -26,6 +27,11 @@ class EngineStateError(Exception):
     """What was found, what was wanted and what to do."""
 
 
+def _pid(text: str) -> int | None:
+    """A process number; None where there is none (systemd writes 0) or the text is no number."""
+    return int(text) or None if is_number(text) else None
+
+
 def parse_units(shown: str) -> dict[str, dict]:
     """`systemctl show` of several units, by unit name."""
     units = {}
@@ -38,7 +44,7 @@ def parse_units(shown: str) -> dict[str, dict]:
                 "sub": values.get("SubState"),
                 "result": values.get("Result"),
                 "invocation_id": values.get("InvocationID") or None,
-                "main_pid": int(values.get("MainPID") or 0) or None,
+                "main_pid": _pid(values.get("MainPID") or ""),
                 "since": values.get("ActiveEnterTimestamp") or None,
             }
     return units

@@ -14,7 +14,7 @@ import ipaddress
 import os
 from dataclasses import dataclass
 
-from .kernel_files import Tree
+from .kernel_files import Tree, is_number
 
 EMPTY_GID = b"0000:0000:0000:0000:0000:0000:0000:0000\n"
 GID_TYPES = {"IB/RoCE v1": "roce_v1", "RoCE v1": "roce_v1", "RoCE v2": "roce_v2"}
@@ -48,10 +48,6 @@ def parse_gid(
         ipv4=str(mapped) if mapped else None,
         link_local=mapped.is_link_local if mapped else address.is_link_local,
     )
-
-
-def is_number(name: str) -> bool:
-    return name.isascii() and name.isdecimal()
 
 
 def _occupied(folder: str, unreadable: list[str]) -> list[tuple[int, str]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from .kernel_files import is_number
+
 _QUOTED = r"(?:'([^']*)'|\"([^\"]*)\"|([^\s'\"{]+))"
 _ENTRY = re.compile(rf"(menuentry|submenu)\s+{_QUOTED}(.*)\{{\s*$")
 _ID = re.compile(rf"(?:\$\{{?menuentry_id_option\}}?|--id)(?:\s+|=){_QUOTED}")
@@ -78,7 +80,7 @@ def next_entry(config: str, environment: str) -> Entry | None:
 
 def _pick(entries: list[Entry], word: str) -> Entry | None:
     """By number, id or title; what is not there lets GRUB take the first one."""
-    if word.isdecimal() and int(word) < len(entries):
+    if is_number(word) and int(word) < len(entries):
         return entries[int(word)]
     return next((each for each in entries if word in (each.id, each.title)), entries[0] if entries else None)
 

@@ -17,6 +17,7 @@ from typing import Any
 from .engine_metrics import Progress
 from .guard_life import Answer, Life
 from .guard_rules import NOTHING, RUN, STOP, UP, Action, Limits, Order, Report
+from .kernel_files import is_number
 
 # Phases of the group, and stages of a start. Most are states too: what the group is called from outside.
 ADOPTING, HELD, OFF, STOPPING, RUNNING, GIVEN_UP = (
@@ -433,6 +434,6 @@ def _checked(memory: Mapping[str, Any] | None) -> dict[str, Any]:
     epoch = known.get("epoch")
     if not counts or not isinstance(bound, dict) or not isinstance(epoch, (str, type(None))):
         return {}
-    if not all(str(rank).isdecimal() and isinstance(start, str) for rank, start in bound.items()):
+    if not all(is_number(str(rank)) and isinstance(start, str) for rank, start in bound.items()):
         return {}
     return {**known, "bound": {int(rank): start for rank, start in bound.items()}}

@@ -102,7 +102,7 @@ def _judged(error: Exception, of_a_file: bool) -> tuple[str, float | None]:
         return "revision", None
     if status == 429:
         after = response.headers.get("retry-after", "")
-        return "rate", float(after) + 1 if after.isdigit() else 0.0
+        return "rate", float(after) + 1 if after.isascii() and after.isdecimal() else 0.0
     if status in (401, 403):
         return ("network", 0.0) if of_a_file and status == 403 else ("token", None)
     if isinstance(error, (errors.RepositoryNotFoundError, errors.EntryNotFoundError)) or status == 404:

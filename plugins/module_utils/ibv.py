@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import network
-from .gid_table import Gid, is_number, read_gids
-from .kernel_files import Tree
+from .gid_table import Gid, read_gids
+from .kernel_files import Tree, is_number
 
 VENDORS = {"0x15b3": "mellanox", "0x14e4": "broadcom", "0x8086": "intel", "0x1d0f": "amazon"}
 
@@ -81,9 +81,9 @@ def parse_devinfo(text: str) -> dict[tuple[str, int], int]:
         words = value.split()
         if key == "hca_id" and words:
             device = words[0]
-        elif key == "port" and words and words[0].isdecimal():
+        elif key == "port" and words and is_number(words[0]):
             port = int(words[0])
-        elif key == "active_mtu" and words and words[0].isdecimal():
+        elif key == "active_mtu" and words and is_number(words[0]):
             mtus[device, port] = int(words[0])
     return mtus
 

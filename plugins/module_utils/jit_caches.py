@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import engine_state, records
-from .kernel_files import Tree
+from .kernel_files import Tree, is_number
 
 CACHES = "var/cache/tandem"
 PLAN = "etc/tandem/plan.json"
@@ -92,7 +92,7 @@ def mounts_below(folder: str, mountinfo: str) -> list[str]:
 def _working_in(folder: str, proc: Tree) -> dict[str, list[str]]:
     """{name in the folder: processes that work there}."""
     found: dict[str, list[str]] = {}
-    for pid in (name for name in proc.names() if name.isdecimal()):
+    for pid in (name for name in proc.names() if is_number(name)):
         try:
             place = os.readlink(proc.path(pid, "cwd"))
         except OSError:

@@ -13,6 +13,15 @@ from dataclasses import dataclass, field
 INTERFACE_NAME = re.compile(r"(?!\.{1,2}$)[!-.0-9;-~]{1,15}")
 
 
+# More digits than any number here has; Python's int() refuses texts of some thousands.
+_DIGITS = 18
+
+
+def is_number(text: str) -> bool:
+    """Whether int() takes the text as it stands: ASCII digits alone, and not without end."""
+    return text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+
+
 @dataclass
 class Tree:
     """A folder of kernel files; paths are relative to `root`.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from .kernel_files import Tree
+from .kernel_files import Tree, is_number
 from .processes import owner, user_name
 
 LISTEN = "0A"
@@ -65,7 +65,7 @@ def owners(tree: Tree, inodes: Iterable[int]) -> dict[int, int]:
     """inode -> pid of a process that holds the socket. Stops when all are found; others' need root to see."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found: dict[int, int] = {}
-    for pid in (name for name in tree.names() if name.isdecimal()):
+    for pid in (name for name in tree.names() if is_number(name)):
         if not wanted:
             break
         folder = tree.path(pid, "fd")

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .findings import Finding, finding
-from .kernel_files import Tree
+from .kernel_files import Tree, is_number
 from .nccl_speaker import version_number
 from .processes import owner
 
@@ -127,7 +127,7 @@ def look(root: str = "/", unit: str | None = None, pids: Iterable[int] | None = 
     """Look at the processes named, at those of a unit, or at every one that has NCCL in memory."""
     proc = Tree(os.path.join(root, "proc"))
     asked = list(pids) if pids is not None else None
-    numbers = asked if asked is not None else [int(name) for name in proc.names() if name.isdigit()]
+    numbers = asked if asked is not None else [int(name) for name in proc.names() if is_number(name)]
     seen, unreadable = [], []
     for pid in sorted(numbers):
         who = owner(proc, pid)

@@ -51,19 +51,34 @@ def items(text: str) -> list[dict[str, Any]]:
         read = json.loads(text)
     except (ValueError, RecursionError):
         return []
+    return _objects(read)
+
+
+def addresses_of(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The entries of one interface in `ip -j address` that hold an address."""
+    return [entry for entry in _objects(item.get("addr_info")) if _is_address(entry)]
+
+
+def _objects(read: Any) -> list[dict[str, Any]]:
     return [item for item in read if isinstance(item, dict)] if isinstance(read, list) else []
+
+
+def _is_address(entry: Mapping[str, Any]) -> bool:
+    try:
+        ip_interface(f"{entry['local']}/{entry['prefixlen']}")
+    except (KeyError, ValueError):
+        return False
+    return True
 
 
 def read_addresses(text: str) -> dict[str, tuple[IPv4Interface | IPv6Interface, ...]]:
     """`ip -j address` -> interface -> its addresses with prefix, in the kernel's order."""
     return {
         item["ifname"]: tuple(
-            ip_interface(f"{entry['local']}/{entry['prefixlen']}")
-            for entry in item.get("addr_info", ())
-            if "local" in entry
+            ip_interface(f"{entry['local']}/{entry['prefixlen']}") for entry in addresses_of(item)
         )
         for item in items(text)
-        if "ifname" in item
+        if isinstance(item.get("ifname"), str)
     }
 
 
@@ -72,13 +87,17 @@ def default_netdevs(*texts: str) -> list[str]:
     names: list[str] = []
     for item in (item for text in texts for item in items(text)):
         if item.get("dst") in ("default", "0.0.0.0/0", "::/0"):
-            names += [hop.get("dev") for hop in (item, *item.get("nexthops", ()))]
-    return [name for name in dict.fromkeys(names) if name and name != "lo"]
+            names += [hop["dev"] for hop in (item, *_objects(item.get("nexthops"))) if _has_device(hop)]
+    return list(dict.fromkeys(names))
 
 
 def route_netdev(text: str) -> str | None:
     """The interface in `ip -j route get ADDRESS`; None where there is no route or it stays in the machine."""
-    return next((item["dev"] for item in items(text) if item.get("dev") not in (None, "lo")), None)
+    return next((item["dev"] for item in items(text) if _has_device(item)), None)
+
+
+def _has_device(route: Mapping[str, Any]) -> bool:
+    return isinstance(route.get("dev"), str) and route["dev"] not in ("", "lo")
 
 
 def pci_address(path: str) -> str | None:

@@ -34,7 +34,7 @@ from . import (
 )
 from .engine_log import read_log
 from .findings import Finding, finding
-from .kernel_files import Tree
+from .kernel_files import Tree, is_number
 from .node_question import Part, Question
 
 KIB_PER_GIB = 1 << 20
@@ -185,7 +185,7 @@ def _ports(tree: Tree) -> list[tuple[str, int]]:
         (hca, int(port))
         for hca in tree.names(folder)
         for port in tree.names(folder, hca, "ports")
-        if port.isdigit()
+        if is_number(port)
     ]
 
 

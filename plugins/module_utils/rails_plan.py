@@ -14,7 +14,7 @@ from ipaddress import IPv4Interface, IPv4Network, ip_address
 from typing import Any
 
 from .findings import Finding, finding
-from .network import items
+from .network import addresses_of, items
 
 PING_OVERHEAD = 28  # bytes of the IPv4 and ICMP headers
 MTUS = range(1280, 65536)  # the least that IPv6 needs, the most that an IPv4 packet has
@@ -142,16 +142,17 @@ def read_links(text: str) -> dict[str, Link]:
     for item in items(text):
         if not isinstance(item.get("ifname"), str):
             continue
-        flags = item.get("flags", [])
+        flags, mtu = item.get("flags"), item.get("mtu")
+        flags = flags if isinstance(flags, list) else []
         addresses = tuple(
             Address(f"{a['local']}/{a['prefixlen']}", a.get("scope") == "global" and not a.get("dynamic"))
-            for a in item.get("addr_info", [])
-            if a.get("family") == "inet" and "local" in a
+            for a in addresses_of(item)
+            if a.get("family") == "inet"
         )
         links[item["ifname"]] = Link(
             item["ifname"],
             item.get("address", ""),
-            int(item.get("mtu", 0)),
+            mtu if isinstance(mtu, int) else 0,
             "UP" in flags,
             "LOWER_UP" in flags,
             item.get("master"),
@@ -162,7 +163,11 @@ def read_links(text: str) -> dict[str, Link]:
 
 def read_routes(text: str) -> list[Route]:
     """Read `ip -j -4 route show`; routes without an interface (blackhole, multipath) are left out."""
-    return [Route(item["dst"], item["dev"]) for item in items(text) if "dev" in item]
+    return [
+        Route(item["dst"], item["dev"])
+        for item in items(text)
+        if isinstance(item.get("dev"), str) and isinstance(item.get("dst"), str)
+    ]
 
 
 def differences(rails: Iterable[Rail], links: Mapping[str, Link]) -> list[Difference]:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .findings import Finding, finding
+from .kernel_files import is_number
 from .prometheus_text import Page
 
 _COUNTED = {
@@ -58,7 +59,7 @@ def _positions(page: Page) -> tuple[int, ...] | None:
     accepted = {
         int(position): _whole(value) or 0
         for position, value in page.by_label(f"{_PER_POSITION}_total", "position").items()
-        if position.isascii() and position.isdecimal() and len(position) <= _POSITION_DIGITS
+        if is_number(position) and len(position) <= _POSITION_DIGITS
     }
     return tuple(accepted.get(position, 0) for position in range(max(accepted) + 1)) if accepted else None
 

@@ -10,6 +10,7 @@ mixed with others and replaced.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -337,4 +338,7 @@ def test_any_text_is_read_or_refused(tmp_path_factory, row):
     read(good, *words)  # the good one is taken, so that the rest says something
     for odd in ODD:
         ends_well(odd)
+    for number in re.finditer("[0-9]+", good):
+        for other in ("9" * 5000, "", "-1", ":1", "x", "1e400"):
+            ends_well(good[: number.start()] + other + good[number.end() :])
     whatever_it_is()
