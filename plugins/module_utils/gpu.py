@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-GPU_ROW = re.compile(r"\|\s+(\d+)\s+(\S.*?)\s+(?:On|Off|N/A)\s+\|\s+([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]+)\s")
+GPU_ROW = re.compile(r"\|\s+(\d{1,9})\s+(\S.*?)\s+(?:On|Off|N/A)\s+\|\s+([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]+)\s")
 STATE_ROW = re.compile(
-    r"\|\s+\S+\s+(?:(\d+)C|N/A)\s+(P\d+|N/A)\s+(?:(\d+)W|N/A)\s*/[^|]*\|([^|]*)\|\s+(?:(\d+)%|N/A)"
+    r"\|\s+\S+\s+(?:(\d{1,9})C|N/A)\s+(P\d{1,9}|N/A)\s+(?:(\d{1,9})W|N/A)\s*/[^|]*\|([^|]*)\|\s+(?:(\d{1,9})%|N/A)"
 )
-MEMORY = re.compile(r"(\d+)MiB\s*/\s*(\d+)MiB")
+MEMORY = re.compile(r"(\d{1,9})MiB\s*/\s*(\d{1,9})MiB")
 PROCESS_ROW = re.compile(
-    r"\|\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+([CGM+]+)\s+(\S.*?)\s+(?:(\d+)MiB|N/A|Not Supported|-)\s*\|"
+    r"\|\s+(\d{1,9})\s+\S+\s+\S+\s+(\d{1,9})\s+([CGM+]+)\s+(\S.*?)\s+(?:(\d{1,9})MiB|N/A|Not Supported|-)\s*\|"
 )
 
 

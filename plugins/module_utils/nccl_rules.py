@@ -54,8 +54,15 @@ class Selector:
 
 def _atoi(text: str) -> int:
     """C's atoi: leading digits in base 10, 0 where there are none."""
-    match = re.match(r"\s*[+-]?[0-9]+", text)
-    return int(match[0]) if match else 0
+    match = re.match(r"\s*([+-]?)([0-9]+)", text)
+    return _saturated(match[1], match[2], 10) if match else 0
+
+
+def _saturated(sign: str, digits: str, base: int) -> int:
+    """As C's long does: what is too large for it is its largest."""
+    most = (1 << 63) - 1
+    size = most if len(digits) > 64 else min(int(digits, base), most)
+    return -size if sign == "-" else size
 
 
 def parse_selector(text: str) -> Selector:
@@ -93,7 +100,7 @@ def strtoll(text: str) -> int:
     if not match:
         return 0
     base = 16 if match[2][:2] in ("0x", "0X") else 8 if match[2].startswith("0") else 10
-    return int(match[1] + match[2], base)
+    return _saturated(match[1], match[2], base)
 
 
 def choose_gid(gids: Sequence[Gid], address_range: ipaddress.IPv4Network) -> int:
