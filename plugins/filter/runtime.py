@@ -12,16 +12,33 @@ from ansible_collections.tandem.spark.plugins.module_utils.runtime import differ
 
 
 def engine_differences(engines: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A sentence for each package by which a rank differs from the first: {host: what the module runtime returned}."""
+    """A sentence for each field by which a rank differs from the first, or from the day it was installed.
+
+    engines: {host: what the module runtime or runtime_info returned}.
+    """
+    missing = [host for host, each in engines.items() if not each.get("installed", True)]
+    # In check mode one that would be installed is no difference.
+    said = [
+        f"{host} has no engine in {engines[host]['path']}"
+        for host in missing
+        if not engines[host].get("changed")
+    ]
     prints = {
         host: {
             "digest": each.get("fingerprint"),
             **{key: each.get(key) for key in ("packages", "files", "nvcc")},
         }
         for host, each in engines.items()
+        if host not in missing
     }
     (first, of_first), *others = prints.items() or [("", {})]
-    return [line for host, each in others for line in differences(of_first, each, (first, host))]
+    said += [line for host, each in others for line in differences(of_first, each, (first, host))]
+    said += [
+        f"{host} is not as it was installed ({', '.join(each['changed_since'])})"
+        for host, each in engines.items()
+        if each.get("changed_since")
+    ]
+    return said
 
 
 class FilterModule:

@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import commands
+from . import commands, engine_config
 
 FINGERPRINT = "fingerprint.json"
 # Written by the installer for its own use: they differ between two installs of the same wheels.
@@ -109,6 +109,32 @@ def nvcc(cuda_home: str) -> dict[str, str | None]:
     path = Path(cuda_home, "bin", "nvcc")
     found = re.search(r"release (\d+\.\d+)", commands.ask([str(path), "--version"], timeout_s=20).out)
     return {"path": str(path), "version": found[1] if found else None}
+
+
+def described(path: Path) -> dict:
+    """What is installed at `path` now, and the packages that are not as they were installed.
+
+    {installed, path}, and where it is installed {fingerprint, packages, files, changed_since} as of this moment.
+    """
+    then = read_fingerprint(path)
+    if then is None:
+        return {"installed": False, "path": str(path)}
+    now = fingerprint(path)
+    return {
+        "installed": True,
+        "path": str(path),
+        "fingerprint": now["digest"],
+        "packages": now["packages"],
+        "files": now["files"],
+        "changed_since": differences(then, now, ("the day it was installed", "this one")),
+    }
+
+
+def of_release(release: Path) -> dict:
+    """The engine that the release in this folder starts, as `described` says it; {nvcc} too where it compiles."""
+    found = described(Path(os.path.realpath(release / "runtime")))
+    cuda_home = (engine_config.read_environment(release / "env") or {}).get("CUDA_HOME")
+    return {**found, "nvcc": nvcc(cuda_home)} if cuda_home else found
 
 
 def differences(one: Mapping, other: Mapping, names: tuple[str, str]) -> list[str]:

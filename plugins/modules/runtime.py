@@ -111,6 +111,11 @@ path:
   returned: always
   type: str
   sample: /opt/tandem/runtime/0f3c5a1be2d4
+installed:
+  description: Whether there is an engine that was installed to its end.
+  returned: always
+  type: bool
+  sample: true
 fingerprint:
   description: SHA-256 over every package's version and file hashes; equal on two ranks with the same engine.
   returned: when installed
@@ -175,18 +180,6 @@ ARGUMENTS = {
 }
 
 
-def described(path: Path, content: dict) -> dict:
-    """What was installed, and what is not as it was then."""
-    now = library.fingerprint(path)
-    since = library.differences(content, now, ("the day it was installed", "this one"))
-    return {
-        "fingerprint": content["digest"],
-        "packages": content["packages"],
-        "files": now["files"],
-        "changed_since": since,
-    }
-
-
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = module.params
@@ -200,21 +193,18 @@ def main() -> None:
     if options["cuda_home"]:
         result["nvcc"] = library.nvcc(options["cuda_home"])
     try:
-        content = library.read_fingerprint(path)
+        there = library.read_fingerprint(path) is not None
         if options["step"] == "missing":
             result["missing"] = library.missing(wheelhouse, options["wheels"])
-        elif options["step"] == "install" and content is None:
+        elif options["step"] == "install" and not there:
             if options["incoming"]:
                 library.adopt(Path(options["incoming"]), wheelhouse, options["wheels"])
-            content = library.install(
-                path, options["lock_text"], wheelhouse, options["wheels"], "/usr/bin/python3"
-            )
+            library.install(path, options["lock_text"], wheelhouse, options["wheels"], "/usr/bin/python3")
             result["changed"] = True
-        if content is not None:
-            result.update(described(path, content))
-            if options["decode"]:
-                wish = options["decode"]
-                result["decode"] = ask(path, wish["heads"], wish["top_k"], options["library"])
+        result.update(library.described(path))
+        if result["installed"] and options["decode"]:
+            wish = options["decode"]
+            result["decode"] = ask(path, wish["heads"], wish["top_k"], options["library"])
     except library.RuntimeInstallError as error:
         module.fail_json(msg=str(error), **result)
     except OSError as error:
@@ -222,7 +212,6 @@ def main() -> None:
         module.fail_json(msg=f"The engine could not be installed at {path}: {error}. {wanted}", **result)
     # pip on the controller must know the newest manylinux tag that this C library takes.
     module.exit_json(
-        installed=content is not None,
         glibc=platform.libc_ver(os.path.realpath("/usr/bin/python3"))[1],
         **result,
     )

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, tandem.spark contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two pretend nodes for tune.yml: whatever asks or changes a node is answered here, all else is the collection itself.
+"""Two pretend nodes for a playbook that starts releases: whatever asks or changes a node is answered here.
+
+All else is the collection itself.
 
 What runs is kept in a JSON file between the modules. Above two sequences with CUDA graphs the answers are degenerate.
 """
@@ -11,6 +13,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,8 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD, WORKER = HOSTS = ("spark-a", "spark-b")
 # Everything that reaches for a node.
 MODULES = (
-    "node_info runtime checkpoint_info checkpoint_fetch release group_unit guard_wait engine_wait engine_warmup "
-    "engine_proof generation_check serving_bench rank_record nccl_info"
+    "node_info runtime runtime_info checkpoint_info checkpoint_fetch release group_unit guard_wait engine_wait "
+    "engine_warmup engine_proof generation_check serving_bench rank_record nccl_info"
 ).split()
 _ACTION = """
 from ansible.plugins.action import ActionBase
@@ -63,6 +67,58 @@ def collection(folder: Path) -> Path:
     for name in MODULES:
         (target / "plugins" / "action" / f"{name}.py").write_text(_ACTION.replace("{name}", name))
     return folder
+
+
+class Pair:
+    """Two hosts in an inventory, and a playbook that is run over them. variables: what else the inventory says."""
+
+    def __init__(self, folder: Path, playbook: str, variables: Mapping[str, Any]):
+        self.folder, self.results, self._playbook = folder, folder / "results", playbook
+        self.collections = collection(folder / "collections")
+        self.file = folder / "state.json"
+        hosts = {
+            host: {"ansible_connection": "local", "ansible_host": f"192.0.2.{n}"}
+            for n, host in enumerate(HOSTS)
+        }
+        said = {
+            "ansible_python_interpreter": sys.executable,
+            "tandem_profile": "rehearsal",
+            "tandem_checkpoint_path": "/srv/models/lab",
+            "tandem_tune_folder": str(self.results),
+            **variables,
+        }
+        self.inventory = folder / "hosts.json"
+        self.inventory.write_text(json.dumps({"tandem": {"hosts": hosts, "vars": said}}))
+        self.set()
+
+    def set(self, **more) -> None:
+        self.file.write_text(json.dumps(fresh(**more)))
+
+    @property
+    def state(self) -> dict:
+        return json.loads(self.file.read_text())
+
+    def run(self, *words: str) -> subprocess.CompletedProcess:
+        environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_FORCE_COLOR": "0",
+            "ANSIBLE_LOCALHOST_WARNING": "0",
+            "PYTHONPATH": f"{Path(__file__).parent}:{self.collections}",
+            "TANDEM_PRETEND": str(self.file),
+            "ANSIBLE_HOME": str(self.folder / ".ansible"),
+        }
+        command = ["ansible-playbook", "-i", str(self.inventory), f"tandem.spark.{self._playbook}", *words]
+        return subprocess.run(
+            command, env=environment, cwd=self.folder, capture_output=True, text=True, check=False
+        )
+
+    def records(self) -> dict[tuple[str, int], str]:
+        told = [json.loads(path.read_text()) for path in self.results.rglob("*.json")]
+        return {
+            (each["point"]["cudagraph_mode"], each["point"]["max_num_seqs"]): each["outcome"] for each in told
+        }
 
 
 def state() -> dict[str, Any]:
@@ -119,7 +175,7 @@ def _node_info(now, _args, host):
         "applied": now["applied"],
         "applied_manifest": {"serving": SERVING},
         "proof": proven if now["current"] == now["applied"] else None,
-        "proven": [],
+        "proven": [{"digest": each, "at": "then", "serving": SERVING} for each in now.get("proven", [])],
         "proven_as": [],
         "rejected": {},
         "runs_as": {**runs_as, "invocation_id": "i"},
@@ -157,6 +213,10 @@ def _runtime(now, _args, _host):
         "packages": {},
         "installed": True,
     }
+
+
+def _runtime_info(now, _args, host):
+    return now.get("engines", {}).get(host) or _runtime(now, _args, host)
 
 
 def _checkpoint_info(_now, _args, _host):

@@ -49,6 +49,43 @@ def test_every_field_that_differs_is_named(tmp_path, other, said):
     assert FilterModule().filters()["engine_differences"](results) == said
 
 
+def test_a_release_tells_what_its_engine_is_now_and_how_it_was_changed(tmp_path):
+    engine, release = tmp_path / "runtime/key", tmp_path / "releases/0123456789abcdef"
+    content = environment(engine, PACKAGES)
+    release.mkdir(parents=True)
+    (release / "runtime").symlink_to(engine)
+    assert runtime.of_release(release) == {
+        "installed": False,
+        "path": str(engine),
+    }  # an install that was cut off
+    (engine / runtime.FINGERPRINT).write_text(json.dumps(content))
+    whole = runtime.of_release(release)
+    assert whole["installed"] and whole["fingerprint"] == content["digest"] and whole["changed_since"] == []
+    assert "nvcc" not in whole
+    record = engine / "lib/python3.12/site-packages/vllm-0.33.0.dist-info/RECORD"
+    record.write_text(record.read_text().replace("sha256=c", "sha256=z"))
+    (release / "env").write_text(f'CUDA_HOME="{tmp_path}"\n')
+    changed = runtime.of_release(release)
+    assert changed["changed_since"] == [
+        "vllm 0.33.0 has other files on the day it was installed than on this one"
+    ]
+    assert changed["nvcc"] == {"path": f"{tmp_path}/bin/nvcc", "version": None}
+    said = FilterModule().filters()["engine_differences"]({"a": whole, "b": changed})
+    assert said == [
+        "vllm 0.33.0 has other files on a than on b",
+        "b is not as it was installed (vllm 0.33.0 has other files on the day it was installed than on this one)",
+    ]
+
+
+def test_an_engine_that_is_not_there_is_told_alone_unless_it_would_be_installed(tmp_path):
+    there = environment(tmp_path / "1", PACKAGES)
+    one = {"fingerprint": there["digest"], "packages": there["packages"], "files": there["files"]}
+    gone = {"installed": False, "path": "/opt/tandem/runtime/x"}
+    engine_differences = FilterModule().filters()["engine_differences"]
+    assert engine_differences({"a": one, "b": gone}) == ["b has no engine in /opt/tandem/runtime/x"]
+    assert engine_differences({"a": one, "b": {**gone, "changed": True}}) == []  # check mode
+
+
 def test_an_older_fingerprint_that_names_no_files_is_never_equal_in_silence(tmp_path):
     one = environment(tmp_path / "1", PACKAGES)
     two = {**environment(tmp_path / "2", {**PACKAGES, "vllm": ("0.33.0", "z")})}

@@ -6,10 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pretend_tune as pretend
 import pytest
@@ -22,59 +18,9 @@ WISH = {
 ALLOWED = ("-e", "tandem_tune=allowed")
 
 
-class Pair:
-    def __init__(self, folder: Path):
-        self.folder, self.results = folder, folder / "results"
-        self.collections = pretend.collection(folder / "collections")
-        self.file = folder / "state.json"
-        hosts = {
-            host: {"ansible_connection": "local", "ansible_host": f"192.0.2.{n}"}
-            for n, host in enumerate(pretend.HOSTS)
-        }
-        variables = {
-            "ansible_python_interpreter": sys.executable,
-            "tandem_profile": "rehearsal",
-            "tandem_checkpoint_path": "/srv/models/lab",
-            "tandem_tune_folder": str(self.results),
-            **WISH,
-        }
-        self.inventory = folder / "hosts.json"
-        self.inventory.write_text(json.dumps({"tandem": {"hosts": hosts, "vars": variables}}))
-        self.set()
-
-    def set(self, **more) -> None:
-        self.file.write_text(json.dumps(pretend.fresh(**more)))
-
-    @property
-    def state(self) -> dict:
-        return json.loads(self.file.read_text())
-
-    def run(self, *words: str) -> subprocess.CompletedProcess:
-        environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_FORCE_COLOR": "0",
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-            "PYTHONPATH": f"{Path(__file__).parent}:{self.collections}",
-            "TANDEM_PRETEND": str(self.file),
-            "ANSIBLE_HOME": str(self.folder / ".ansible"),
-        }
-        command = ["ansible-playbook", "-i", str(self.inventory), "tandem.spark.tune", *words]
-        return subprocess.run(
-            command, env=environment, cwd=self.folder, capture_output=True, text=True, check=False
-        )
-
-    def records(self) -> dict[tuple[str, int], str]:
-        told = [json.loads(path.read_text()) for path in self.results.rglob("*.json")]
-        return {
-            (each["point"]["cudagraph_mode"], each["point"]["max_num_seqs"]): each["outcome"] for each in told
-        }
-
-
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    return Pair(tmp_path_factory.mktemp("tune"))
+    return pretend.Pair(tmp_path_factory.mktemp("tune"), "tune", WISH)
 
 
 def test_check_mode_tells_the_points_and_the_cost_and_touches_nothing(pair):

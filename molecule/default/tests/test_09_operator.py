@@ -49,6 +49,25 @@ def test_start_of_a_pair_that_serves_asks_one_question_and_restarts_nothing():
     assert {node: shell(node, f"systemctl show -p InvocationID {UNITS[node]}") for node in NODES} == since
 
 
+def test_an_engine_that_was_changed_on_one_rank_is_named_before_a_start_and_nothing_is_stopped():
+    since = {node: shell(node, f"systemctl show -p InvocationID {UNITS[node]}") for node in NODES}
+    record = shell(
+        WORKER, "ls -d /opt/tandem/current/runtime/lib/python3*/site-packages/jinja2-*.dist-info/RECORD"
+    )
+    kept = f"{record}.kept"
+    shell(WORKER, f"cp -p {record} {kept} && echo jinja2/mine.py,sha256=x,1 >> {record}")
+    try:
+        run = play("playbooks/start.yml")
+    finally:
+        shell(WORKER, f"mv {kept} {record}")
+    assert run.code != 0
+    version = re.search(r"jinja2-([\d.]+)\.dist-info", record)[1]
+    assert f"jinja2 {version} has other files on {HEAD} than on {WORKER}" in " ".join(run.text.split()), (
+        run.text
+    )
+    assert {node: shell(node, f"systemctl show -p InvocationID {UNITS[node]}") for node in NODES} == since
+
+
 @pytest.mark.long
 def test_another_release_is_rolled_out_and_its_down_time_told_in_parts():
     assert site().code == 0  # what the inventory wants is what the next test goes back to
