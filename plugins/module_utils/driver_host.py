@@ -144,6 +144,10 @@ class Host:
             self._run(["update-grub"], 300)
         self.boot_always(keep)
 
+    def has_grub(self) -> bool:
+        """Whether GRUB's default is what it was told here."""
+        return self._text(GRUB_DROPIN) is not None
+
     def give_grub_back(self) -> None:
         if self._write(GRUB_DROPIN, None):
             self._run(["update-grub"], 300)

@@ -126,6 +126,7 @@ def stage(host: Host, backend: ModuleType, rails: Sequence[Rail], seen: Look, re
             backend.in_use(host, seen.netdevs),
         )
         host.back_up([note.evidence for note in seen.notes if note.id == "fabric.rail.foreign_file"])
+        rails_record.remember(host, record.links, _written(host), record)
         rails_record.save(host, record)
         try:
             _arm(host, revert_after_s)
@@ -178,6 +179,80 @@ def revert(host: Host | None = None, unconfirmed_only: bool = True) -> bool:
         return True
 
 
+@dataclass(frozen=True)
+class Leaving:
+    """What makes the rails again what they were before this collection.
+
+    record: the rails as they were, without a file of ours; put_back: files of others that are missing; commands: what
+    the interfaces lack; kept: files of others that somebody changed since they were backed up; refusals: why nothing
+    may be touched; known: whether how they were found is remembered.
+    """
+
+    record: rails_record.Record
+    put_back: dict[str, str]
+    commands: tuple[tuple[str, ...], ...]
+    kept: tuple[str, ...]
+    refusals: tuple[Finding, ...]
+    known: bool
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.files or self.commands or self.known)
+
+    @property
+    def files(self) -> dict[str, str | None]:
+        """Path and text of what differs; None for what goes."""
+        return {**self.record.files, **self.put_back}
+
+
+def leaving(host: Host, backend: ModuleType, management: Iterable[str]) -> Leaving:
+    """Compare the rails with how they were found; changes nothing."""
+    links, known, own = host.links(), rails_record.found(host), _own_files(host)
+    netdevs = [netdev for netdev in sorted(_written(host) | set(known)) if netdev in links]
+    set_here = rails_record.addresses_in({path: host.read(path) for path in own})
+    ours = sorted(set_here.union(*(each.ours for each in known.values())))
+    before = [
+        known[netdev].link if netdev in known else rails_record.factory(links[netdev], ours)
+        for netdev in netdevs
+    ]
+    copies = {path: (host.read(path), host.read(copy)) for path, copy in host.backups().items()}
+    record = rails_record.Record(
+        rails_record.PERSISTENT,
+        backend.NAME,
+        tuple(before),
+        dict.fromkeys(own),
+        tuple(ours),
+        {netdev: each.profile for netdev, each in known.items() if each.profile and netdev in links},
+    )
+    ways = [rails_record.way_back(each, links[each.name], ours) for each in before]
+    commands = [tuple(command) for way in ways for command in way]
+    put_back = {path: copy or "" for path, (now, copy) in copies.items() if now is None}
+    touches = bool(own or put_back or commands)
+    return Leaving(
+        record,
+        put_back,
+        tuple(commands),
+        tuple(path for path, (now, copy) in copies.items() if now not in (None, copy)),
+        tuple(refusals([], netdevs, links, host.routes(), management)) if touches else (),
+        bool(known),
+    )
+
+
+def leave(host: Host, seen: Leaving) -> None:
+    """Make the rails what they were. No timer: nobody comes to the node by a rail, or it is refused."""
+    with host.lock():
+        copies = host.backups()
+        for path, text in seen.put_back.items():
+            host.write(path, text, mode=host.mode(copies[path]))
+        _undo(host, seen.record, put_back=bool(seen.put_back))
+        rails_record.forget(host)
+
+
+def leaving_backend(host: Host, name: str) -> ModuleType | None:
+    """Who wrote the rails, where the node's network is another one's by now; None where nothing was written."""
+    return BACKENDS.get(name) or next((each for each in BACKENDS.values() if each.own_files(host)), None)
+
+
 def _undone(host: Host, record: rails_record.Record, error: RailsError) -> RailsError:
     """The error, after the change was undone; with the second error where that failed too."""
     try:
@@ -187,16 +262,17 @@ def _undone(host: Host, record: rails_record.Record, error: RailsError) -> Rails
     return error
 
 
-def _undo(host: Host, record: rails_record.Record) -> None:
+def _undo(host: Host, record: rails_record.Record, put_back: bool = False) -> None:
+    """put_back: files of others were, and must be read."""
     _disarm(host)
     backend = BACKENDS[record.backend]
     failed = None
     patience_s = 0
     try:
         wrote = host.write_all(record.files, backend.MODE)
-        loaded = backend.load(host, record.netdevs, wrote)
+        loaded = backend.load(host, record.netdevs, wrote or put_back)
         backend.restore(host, record.profiles)
-        if loaded and (any(record.files.values()) or record.profiles):
+        if loaded and (any(record.files.values()) or record.profiles or put_back):
             patience_s = backend.PATIENCE_S
     except RailsError as error:
         failed = error  # the interfaces themselves can still be put right

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,7 +90,7 @@ class Host:
     def find(self, pattern: str) -> list[str]:
         """Paths that match, as the node names them, sorted."""
         cut = len(self.root.rstrip("/"))
-        return sorted(found[cut:] for found in glob(self.path(pattern)))
+        return sorted(found[cut:] for found in glob(self.path(pattern), recursive=True))
 
     def write(self, path: str, text: str | None, mode: int = 0o644) -> bool:
         """Make a file hold this text (None: be absent); True if it changed anything."""
@@ -116,7 +117,16 @@ class Host:
             kept = BACKUP_DIR + path
             text = self.read(path)
             if text is not None and self.read(kept) is None:
-                self.write(kept, text, mode=0o600)
+                self.write(kept, text, mode=self.mode(path))
+
+    def mode(self, path: str) -> int:
+        """The permissions of a file; whoever reads it must be able to after it was put back."""
+        return stat.S_IMODE(os.stat(self.path(path)).st_mode)
+
+    def backups(self) -> dict[str, str]:
+        """{path: the copy of it that is kept} of every file of others that lay in the way."""
+        copies = [path for path in self.find(f"{BACKUP_DIR}/**") if os.path.isfile(self.path(path))]
+        return {copy[len(BACKUP_DIR) :]: copy for copy in copies}
 
     # The lock and the clock
 

@@ -266,6 +266,13 @@ def extra_addresses(rails: Iterable[Rail], links: Mapping[str, Link]) -> list[Fi
     ]
 
 
+def line(link: Link) -> str:
+    """An interface in words."""
+    return (
+        f"{link.name}: {'up' if link.up else 'down'}, mtu {link.mtu}, {', '.join(link.texts) or 'no address'}"
+    )
+
+
 def picture(rails: Iterable[Rail], links: Mapping[str, Link] | None = None) -> str:
     """The rails in words, one a line, as found or (without links) as wanted: the two sides of a diff."""
     lines = []
@@ -273,7 +280,5 @@ def picture(rails: Iterable[Rail], links: Mapping[str, Link] | None = None) -> s
         if links is None:
             lines.append(f"{rail.netdev}: up, mtu {rail.mtu}, {rail.address}")
         elif rail.netdev in links:
-            link = links[rail.netdev]
-            state = "up" if link.up else "down"
-            lines.append(f"{rail.netdev}: {state}, mtu {link.mtu}, {', '.join(link.texts) or 'no address'}")
+            lines.append(line(links[rail.netdev]))
     return "\n".join(lines) + "\n"

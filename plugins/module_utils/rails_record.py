@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from .rails_host import STATE_DIR, Host
 from .rails_plan import Address, Link, RailsError
 
 PATH = f"{STATE_DIR}/fabric-before.json"
+# Of the time before this collection, for uninstall: over all reboots.
+FOUND = "/var/lib/tandem/rails-found.json"
+FACTORY_MTU = 1500
 STAGED = "staged"
 PERSISTENT = "persistent"
 
@@ -53,10 +57,7 @@ def load(host: Host) -> Record | None:
         return None
     try:
         data = json.loads(text)
-        links = tuple(
-            Link(**{**item, "addresses": tuple(Address(**address) for address in item["addresses"])})
-            for item in data.pop("links")
-        )
+        links = tuple(_link(item) for item in data.pop("links"))
         return Record(**{**data, "links": links, "ours": tuple(data["ours"])})
     except (ValueError, TypeError, KeyError) as error:
         raise RailsError(
@@ -64,8 +65,60 @@ def load(host: Host) -> Record | None:
         ) from error
 
 
+def _link(item: Mapping[str, Any]) -> Link:
+    return Link(**{**item, "addresses": tuple(Address(**address) for address in item["addresses"])})
+
+
 def drop(host: Host) -> None:
     host.write(PATH, None)
+
+
+@dataclass(frozen=True)
+class Found:
+    """One rail as it was before this collection. profile: what NetworkManager used; ours: what was set on it since."""
+
+    link: Link
+    profile: str | None
+    ours: tuple[str, ...]
+
+
+def found(host: Host) -> dict[str, Found]:
+    """The rails as they were found, by name; none where nothing was ever set. RailsError for what is no record."""
+    text = host.read(FOUND)
+    if text is None:
+        return {}
+    try:
+        return {
+            name: Found(_link(each["link"]), each["profile"], tuple(each["ours"]))
+            for name, each in json.loads(text).items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RailsError(
+            f"{FOUND} cannot be understood ({error}), so how the rails were found is not known: remove the file, and "
+            f"they get MTU {FACTORY_MTU} and no address"
+        ) from error
+
+
+def remember(host: Host, seen: Iterable[Link], written: Container[str], record: Record) -> None:
+    """Before a change: how the rails are that no file of ours configures yet, and what the change sets on all."""
+    known = found(host)
+    for link in seen:
+        before = known.get(link.name)
+        if before is None or link.name not in written:
+            before = Found(link, record.profiles.get(link.name), ())
+        ours = tuple(sorted({*before.ours, *record.ours}))
+        known[link.name] = replace(before, ours=ours)
+    host.write(FOUND, json.dumps({name: asdict(each) for name, each in known.items()}, indent=1) + "\n")
+
+
+def forget(host: Host) -> None:
+    host.write(FOUND, None)
+
+
+def factory(link: Link, ours: Collection[str]) -> Link:
+    """What a rail was of which nothing is known: as it is, without what was set on it."""
+    kept = tuple(address for address in link.addresses if address.text not in ours)
+    return replace(link, mtu=FACTORY_MTU, addresses=kept)
 
 
 def addresses_in(texts: Mapping[str, str | None]) -> set[str]:

@@ -145,13 +145,18 @@ def held(module: AnsibleModule, host: Host) -> dict:
 
 def released(module: AnsibleModule, host: Host) -> dict:
     packages, automatic, record = host.packages(), host.automatic(), host.record()
+    if record.change and record.change.stage != "good":
+        raise DriverError(
+            f"A change to driver {record.change.driver} with kernel {record.change.kernel} is under way "
+            f"({record.change.stage}). Nothing was released, for the next boot might be into a kernel that was never "
+            "judged: finish it or go back with driver.yml (docs/driver.md), and run again."
+        )
     steps = driver_hold.releasing(packages, automatic, record)
-    more = bool(host.preferences()) or record.grub
+    more = bool(host.preferences()) or host.has_grub() or not record.empty
     if not module.check_mode:
         host.apply(steps)
         host.write_preferences(None)
-        if record.grub:
-            host.give_grub_back()
+        host.give_grub_back()
         host.write_record(Record())
     return done(packages, automatic, steps, more)
 
@@ -236,7 +241,8 @@ def main() -> None:
     result = {"changed": False, "plan": None, "findings": []}
     try:
         look = host.look()
-        if look.anything and look.packages is not None:
+        # A driver that somebody removed leaves what was held and masked for it.
+        if (look.anything and look.packages is not None) or state == "released":
             steps = {"held": held, "released": released, "planned": planned, "installed": planned}
             if state in steps:
                 result.update(steps[state](module, host))

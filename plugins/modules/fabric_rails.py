@@ -16,6 +16,9 @@ description:
   - V(staged) sets them where a reboot forgets it, under a timer of the node that undoes it. V(confirmed) asks
     every peer on every rail for full, unfragmented packets. V(persistent) keeps them over a reboot and stops
     the timer. V(reverted) undoes the last change at once, a persistent one too.
+  - V(released) makes the rails what they were before this collection, also after reboots. Addresses and MTU are as they
+    were found, no file of this collection is left, and files of others that were backed up and are gone come back.
+    O(rails) is empty.
   - Between the steps all ranks must be through with the step before; the role fabric sees to that.
   - Only the rails are reconfigured. An interface by which the node is managed is refused, and files of others
     are left as they are, reported, and copied to C(/var/lib/tandem/backup) before the first change.
@@ -70,7 +73,7 @@ options:
   state:
     description: The step.
     type: str
-    choices: [staged, confirmed, persistent, reverted]
+    choices: [staged, confirmed, persistent, reverted, released]
     required: true
   revert_after_s:
     description: After how many seconds a staged change is undone by the node itself.
@@ -118,10 +121,16 @@ differences:
     - {netdev: enp1s0f0np0, subject: mtu, found: "1500", wanted: "9000"}
 files:
   description: The files that were not as wanted before this step.
-  returned: when O(state=staged) or O(state=persistent)
+  returned: when O(state=staged), O(state=persistent) or O(state=released)
   type: list
   elements: str
   sample: [/etc/netplan/90-tandem-fabric.yaml]
+kept:
+  description: Backed up files of others that somebody changed since; they are left as they are.
+  returned: when O(state=released)
+  type: list
+  elements: str
+  sample: []
 interrupted:
   description: Whether a change of an earlier run was found that had been neither confirmed nor undone.
   returned: when O(state=staged)
@@ -150,7 +159,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import rails
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, worst_first
 from ansible_collections.tandem.spark.plugins.module_utils.rails_host import Host
-from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import RailsError, picture, read_rails
+from ansible_collections.tandem.spark.plugins.module_utils.rails_plan import (
+    RailsError,
+    line,
+    picture,
+    read_rails,
+)
 
 RAIL_SPEC = {
     "netdev": {"type": "str", "required": True},
@@ -181,6 +195,10 @@ def diff_of(host: Host, wanted: list, seen: rails.Look) -> list[dict]:
     sides = [(path, host.read(path) or "", text or "") for path, text in seen.files.items()]
     if seen.differences:
         sides.insert(0, ("rails", picture(wanted, seen.links), picture(wanted)))
+    return told_sides(sides)
+
+
+def told_sides(sides: list[tuple[str, str, str]]) -> list[dict]:
     return [
         {"before_header": what, "before": before, "after_header": what, "after": after}
         for what, before, after in sides
@@ -229,6 +247,27 @@ def reverted(module: AnsibleModule, host: Host, backend, wanted: list) -> dict:
     return {"changed": changed, "findings": []}
 
 
+def released(module: AnsibleModule, host: Host, backend, wanted: list) -> dict:
+    seen = rails.leaving(host, backend, module.params["management"])
+    refuse_if(seen.refusals)
+    sides = [(path, host.read(path) or "", text or "") for path, text in seen.files.items()]
+    if seen.commands:
+        now = host.links()
+        pairs = [(line(now[link.name]), line(link)) for link in seen.record.links]
+        sides.insert(
+            0, ("rails", *("".join(f"{each}\n" for each in side) for side in zip(*pairs, strict=True)))
+        )
+    if seen.needed and not module.check_mode:
+        rails.leave(host, seen)
+    return {
+        "changed": seen.needed,
+        "files": list(seen.files),
+        "kept": list(seen.kept),
+        "findings": [],
+        "diff": told_sides(sides),
+    }
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -237,7 +276,7 @@ def main() -> None:
             "management": {"type": "list", "elements": "str", "required": True},
             "state": {
                 "type": "str",
-                "choices": ["staged", "confirmed", "persistent", "reverted"],
+                "choices": ["staged", "confirmed", "persistent", "reverted", "released"],
                 "required": True,
             },
             "revert_after_s": {"type": "int", "default": 60},
@@ -247,7 +286,13 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    steps = {"staged": staged, "confirmed": confirmed, "persistent": persistent, "reverted": reverted}
+    steps = {
+        "staged": staged,
+        "confirmed": confirmed,
+        "persistent": persistent,
+        "reverted": reverted,
+        "released": released,
+    }
     host = Host()
     try:
         if params["peer_timeout_s"] >= params["revert_after_s"]:
@@ -256,6 +301,10 @@ def main() -> None:
             )
         wanted = read_rails(params["rails"], params["mtu"])
         backend = rails.backend_named(params["backend"], wanted)
+        if params["state"] == "released":
+            backend = rails.leaving_backend(host, params["backend"])
+            if backend is None:
+                module.exit_json(changed=False, files=[], kept=[], findings=[])
         if isinstance(backend, Finding):
             raise Refused([backend])
         result = steps[params["state"]](module, host, backend, wanted)

@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ MODULES = (
 ).split()
 _ACTION = """
 from ansible.plugins.action import ActionBase
-import pretend_tune
+import {answers}
 
 class ActionModule(ActionBase):
     TRANSFERS_FILES = False
@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         host = self._task.delegate_to or task_vars["inventory_hostname"]
-        result.update(pretend_tune.answer("{name}", self._task.args, host))
+        result.update({answers}.answer("{name}", self._task.args, host, self._task.check_mode))
         return result
 """
 SERVING = {
@@ -57,24 +57,25 @@ SERVING = {
 PROVEN = "0123456789abcdef"
 
 
-def collection(folder: Path) -> Path:
-    """A collection path with this collection, whose modules that reach for a node answer from here."""
+def collection(folder: Path, answers: str = "pretend_tune", modules: Iterable[str] = MODULES) -> Path:
+    """A collection path with this collection, in which the Python module `answers` speaks for these modules."""
     target = folder / "ansible_collections" / "tandem" / "spark"
     target.mkdir(parents=True)
     for part in ("roles", "playbooks", "galaxy.yml", "meta"):
         (target / part).symlink_to(ROOT / part)
     shutil.copytree(ROOT / "plugins", target / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in MODULES:
-        (target / "plugins" / "action" / f"{name}.py").write_text(_ACTION.replace("{name}", name))
+    for name in modules:
+        text = _ACTION.replace("{name}", name).replace("{answers}", answers)
+        (target / "plugins" / "action" / f"{name}.py").write_text(text)
     return folder
 
 
 class Pair:
     """Two hosts in an inventory, and a playbook that is run over them. variables: what else the inventory says."""
 
-    def __init__(self, folder: Path, playbook: str, variables: Mapping[str, Any]):
+    def __init__(self, folder: Path, playbook: str, variables: Mapping[str, Any], **answers: Any):
         self.folder, self.results, self._playbook = folder, folder / "results", playbook
-        self.collections = collection(folder / "collections")
+        self.collections = collection(folder / "collections", **answers)
         self.file = folder / "state.json"
         hosts = {
             host: {"ansible_connection": "local", "ansible_host": f"192.0.2.{n}"}
@@ -105,6 +106,7 @@ class Pair:
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_FORCE_COLOR": "0",
             "ANSIBLE_LOCALHOST_WARNING": "0",
+            "ANSIBLE_FORKS": "1",  # two hosts that write their state at the same time would lose some
             "PYTHONPATH": f"{Path(__file__).parent}:{self.collections}",
             "TANDEM_PRETEND": str(self.file),
             "ANSIBLE_HOME": str(self.folder / ".ansible"),
@@ -145,7 +147,7 @@ def fresh(**more: Any) -> dict[str, Any]:
     }
 
 
-def answer(name: str, args: Mapping[str, Any], host: str) -> dict[str, Any]:
+def answer(name: str, args: Mapping[str, Any], host: str, _check_mode: bool) -> dict[str, Any]:
     now = state()
     if host in now["lost"] and name in ("release", "rank_record"):
         return {"unreachable": True, "failed": True, "msg": "no route to host"}
