@@ -28,11 +28,10 @@ class ActionModule(ActionBase):
             return {**result, "changed": False, "written": []}
         wanted = {
             "path": f"/{SECRET}",
-            "content": f"{secrets.token_hex(_BYTES)}\n",
+            "secret": f"{secrets.token_hex(_BYTES)}\n",
             "mode": "0600",
             "owner": "root",
             "group": "root",
-            "sensitive": True,
         }
         trouble = []
         for host in ranks:

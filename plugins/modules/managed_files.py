@@ -65,10 +65,11 @@ options:
         description: In a folder, remove the files that this list does not name (sub-folders stay).
         type: bool
         default: false
-      sensitive:
-        description: Never show the content in a diff.
-        type: bool
-        default: false
+      secret:
+        description:
+          - The file's text in place of O(files[].content), where nobody may see it. It is in no diff and no result, and
+            not in the node's log, where Ansible writes the options of every module.
+        type: str
 """
 
 EXAMPLES = r"""
@@ -107,14 +108,15 @@ FILE_SPEC = {
     "owner": {"type": "str"},
     "group": {"type": "str"},
     "purge": {"type": "bool", "default": False},
-    "sensitive": {"type": "bool", "default": False},
+    "secret": {"type": "str", "no_log": True},
 }
 
 
 def wanted_from(entry: dict) -> library.Wanted:
     if not entry["path"].startswith("/"):
         raise library.FilesError(f"path {entry['path']!r} is not absolute. Give the whole path.")
-    if entry["state"] == "file" and entry["content"] is None:
+    text = entry["content"] if entry["secret"] is None else entry["secret"]
+    if entry["state"] == "file" and text is None:
         raise library.FilesError(
             f"{entry['path']} is to be a file but has neither content nor src. Give one."
         )
@@ -127,7 +129,7 @@ def wanted_from(entry: dict) -> library.Wanted:
             'Write them in quotes, such as "0644".'
         )
     try:
-        content = None if entry["content"] is None else entry["content"].encode(errors="surrogateescape")
+        content = None if text is None else text.encode(errors="surrogateescape")
     except UnicodeEncodeError as error:
         raise library.FilesError(
             f"the content of {entry['path']} cannot be written as UTF-8: {error}. Correct its text."
@@ -141,7 +143,7 @@ def wanted_from(entry: dict) -> library.Wanted:
         entry["owner"],
         entry["group"],
         entry["purge"],
-        entry["sensitive"],
+        entry["secret"] is not None,
     )
 
 

@@ -196,7 +196,9 @@ def lacking() -> list[str]:
 def main() -> int:
     mbit = int(sys.argv[1]) if len(sys.argv) > 1 else 800
     if missing := lacking():
-        print(f"copy: not measured, since there is no {', '.join(missing)} (packages rsync, openssh-server, iproute2)")
+        print(
+            f"copy: not measured, since there is no {', '.join(missing)} (packages rsync, openssh-server, iproute2)"
+        )
         return 0
     with tempfile.TemporaryDirectory(dir=os.environ.get("TANDEM_BENCH_DIR")) as folder, cables(mbit):
         return measured(pathlib.Path(folder), mbit)

@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 
 import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.testing import patch_module_args
 from ansible_collections.tandem.spark.plugins.module_utils import files
 from ansible_collections.tandem.spark.plugins.module_utils.files import Found, Wanted
 from ansible_collections.tandem.spark.plugins.modules import managed_files
@@ -150,3 +154,20 @@ def test_a_secret_is_not_in_the_diff():
         wanted, Found("absent"), "after"
     )
     assert "hunter" not in text and "not shown" in text
+
+
+def test_a_secret_is_neither_in_the_result_nor_in_the_nodes_log(tmp_path, monkeypatch, capsys):
+    """Ansible writes the options of every module to the log of the node, which more people read than root."""
+    logged = []
+    monkeypatch.setattr(AnsibleModule, "_log_to_syslog", lambda _self, message: logged.append(message))
+    monkeypatch.setattr(basic, "has_journal", False)
+    path = str(tmp_path / "key")
+    for entry, seen in (({"secret": "hunter2"}, False), ({"content": "hunter2"}, True)):
+        (tmp_path / "key").unlink(missing_ok=True)
+        given = {"files": [{"path": path, **entry}], "_ansible_diff": True, "_ansible_verbosity": 4}
+        with patch_module_args(given), pytest.raises(SystemExit):
+            managed_files.main()
+        said = capsys.readouterr().out
+        assert json.loads(said)["changed"] and (tmp_path / "key").read_text() == "hunter2"
+        assert ("hunter2" in said) == ("hunter2" in "".join(logged)) == seen, (said, logged)
+        assert logged.pop().startswith("Invoked with")

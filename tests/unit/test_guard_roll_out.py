@@ -110,9 +110,9 @@ def test_a_secret_is_drawn_where_it_is_not_one(monkeypatch, marks, written):
     monkeypatch.setattr(guard_secret, "OtherHost", OtherHost)
     _plugin, result = act(guard_secret, {"ranks": marks}, None)
     assert result["written"] == written == list(given) and result["changed"] == bool(written)
-    secrets = {entry["content"] for entry in given.values()}
+    secrets = {entry["secret"] for entry in given.values()}
     assert len(secrets) <= 1 and all(secret not in json.dumps(result) for secret in secrets)
-    assert all(entry["mode"] == "0600" and entry["sensitive"] for entry in given.values())
+    assert all(entry["mode"] == "0600" and "content" not in entry for entry in given.values())
 
 
 def test_a_rank_that_could_not_be_given_it_is_named(monkeypatch):
