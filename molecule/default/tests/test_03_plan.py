@@ -30,11 +30,20 @@ def one(variables, *words):
         one({"tandem_fabric_mtu": "big"}, "plan.variable.wrong", "tandem_fabric_mtu", "int"),
         one({"tandem_checkpoint_path": ["/srv"]}, "plan.variable.wrong", "found a list"),
         one({"tandem_profile": "v5"}, "plan.profile.unknown", "rehearsal, ", "v4-flash-next"),
-        one({"tandem_fabric_supernet": "192.168.50.0/24"}, "plan.rail.subnet_taken", "a management interface", "eth0"),
+        one(
+            {"tandem_fabric_supernet": "192.168.50.0/24"},
+            "plan.rail.subnet_taken",
+            "a management interface",
+            "eth0",
+        ),
         ({"tandem_fabric_rails": [{"netdev": "eth0"}]}, ["plan.rail.management", "eth0"]),
         one(rails((RAIL, "10.1.1.1/24")), "plan.rail.address_twice", "10.1.1.1"),
-        one({"tandem_profile_overrides": {"tensor_parallel_size": 4}}, "plan.ranks.tensor_parallel", "4 ranks"),
-        one({"tandem_profile_overrides": {"engine": {"flags": {"dtype": ""}}}}, "plan.profile.wrong", "dtype"),
+        one(
+            {"tandem_profile_overrides": {"tensor_parallel_size": 4}}, "plan.ranks.tensor_parallel", "4 ranks"
+        ),
+        one(
+            {"tandem_profile_overrides": {"engine": {"flags": {"dtype": ""}}}}, "plan.profile.wrong", "dtype"
+        ),
         (
             {"tandem_fabric_mut": 1, "tandem_fabric_supernet": "192.168.50.0/24", "tandem_master_port": "x"},
             ["tandem_fabric_mut", "plan.rail.subnet_taken", "tandem_master_port"],
