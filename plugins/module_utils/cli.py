@@ -23,6 +23,7 @@ COMMANDS = {
     "caches": "caches_command",
     "drop-caches": "page_cache",
     "guard": "guard_command",
+    "build": "build_command",
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ OLDEST_BRANCHES = {"13": 580}  # minor version compatibility of CUDA 13.x, in th
 
 GCC_MAJORS = range(20, 12, -1)  # newest first; 13 is the oldest that vLLM takes
 CUDA_HOME = "/usr/local/cuda"
+# rustup's folder for a build: the unit that compiles is not root's and sees nobody's home.
+RUST_HOME = "/opt/tandem/rust"
 # One compiler of CUDA kernels takes about 6 GiB, and the host wants 8: seed 000 built with 18 jobs on 128 GB.
 JOB_GIB = 6.0
 HOST_GIB = 8.0
@@ -69,7 +71,7 @@ TOOLS = (
         (("rustc", "--version"),),
         rf"\Arustc {_VERSION}",
         (1, 95),  # rust-toolchain.toml of vLLM 0.33.0
-        "Install it with rustup, since Ubuntu 24.04 has none that is new enough; vLLM has parts in Rust",
+        "Name build.rust in the profile and run site.yml, which installs it: Ubuntu 24.04 has none that is new enough",
     ),
     Tool(
         "cargo",
@@ -109,7 +111,12 @@ def numbers(version: str) -> Version:
 
 def search_path(cuda_home: str = CUDA_HOME) -> tuple[str, ...]:
     """Where tools are looked for, as in the build's own unit: the toolkit first, no shell's PATH."""
-    return (os.path.join(cuda_home, "bin"), "/usr/local/bin", "/root/.cargo/bin", *commands.PATH.split(":"))
+    return (os.path.join(cuda_home, "bin"), "/usr/local/bin", *commands.PATH.split(":"))
+
+
+def rust_folder(version: str, machine: str) -> str:
+    """Where the programs of a Rust lie that rustup installed below RUST_HOME."""
+    return f"{RUST_HOME}/toolchains/{version}-{machine}-unknown-linux-gnu/bin"
 
 
 def find(program: str, folders: Iterable[str]) -> str | None:
@@ -142,21 +149,32 @@ def read_version(pattern: str, text: str) -> str | None:
     return row[1] if row else None
 
 
-def judge(found: Iterable[Found], toolkit: str | None = None, driver: str | None = None) -> list[Finding]:
-    """What an operator should know. toolkit: the X.Y that the stack is meant for; driver: the loaded one's version."""
+def judge(
+    found: Iterable[Found],
+    toolkit: str | None = None,
+    driver: str | None = None,
+    wanted_tools: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """What an operator should know. toolkit: the X.Y that the stack is meant for; driver: the loaded one's version.
+
+    wanted_tools: {tool: the oldest version that will do}; None wants all of TOOLS, as vLLM does.
+    """
     by_name = {each.name: each for each in found}
     notes = []
     for tool in TOOLS:
+        if wanted_tools is not None and tool.name not in wanted_tools:
+            continue
+        oldest = tool.oldest if wanted_tools is None else numbers(wanted_tools[tool.name])
         seen = by_name.get(tool.name, Found(tool.name))
-        wanted = f"{tool.label} {'.'.join(map(str, tool.oldest))} or newer"
+        wanted = f"{tool.label} {'.'.join(map(str, oldest))} or newer"
         if seen.version is None:
             what = f"{tool.label} ({seen.path}, which says no version)" if seen.path else tool.label
             notes.append(finding("build.tool.missing", what=what, wanted=wanted, remedy=tool.remedy))
-        elif numbers(seen.version) < tool.oldest:
+        elif numbers(seen.version) < oldest:
             values = {"what": seen.path, "found": seen.version, "wanted": wanted, "remedy": tool.remedy}
             notes.append(finding("build.tool.old", **values))
     nvcc = by_name.get("nvcc", Found("nvcc"))
-    if nvcc.version:
+    if nvcc.version and (wanted_tools is None or "nvcc" in wanted_tools):
         notes += _toolkit(nvcc, toolkit, driver)
     return notes
 
@@ -190,9 +208,8 @@ def max_jobs(available_gib: float, cpus: int, job_gib: float = JOB_GIB, host_gib
     return max(0, min(cpus, fitting))
 
 
-def judge_memory(available_gib: float | None, cpus: int) -> list[Finding]:
-    if available_gib is None or max_jobs(available_gib, cpus):
+def judge_memory(available_gib: float | None, cpus: int, job_gib: float = JOB_GIB) -> list[Finding]:
+    if available_gib is None or max_jobs(available_gib, cpus, job_gib):
         return []
-    return [
-        finding("build.memory.short", available_gib=round(available_gib, 1), wanted_gib=JOB_GIB + HOST_GIB)
-    ]
+    values = {"available_gib": round(available_gib, 1), "wanted_gib": job_gib + HOST_GIB}
+    return [finding("build.memory.short", **values)]
