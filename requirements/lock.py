@@ -42,6 +42,8 @@ UV_LISTS = {
     "dev": (HERE, CONTROLLER),
     "v4-flash-next": (ENGINES, SPARK),
     "nccl-cu13": (ENGINES, SPARK),
+    # The headers that torch is built with are those of the libraries that it will find.
+    "v4-flash-build": (ENGINES, [*SPARK, "--constraints", str(ENGINES / "v4-flash-next.txt")]),
     "evaluate": (HERE.parent / "roles" / "evaluate" / "files", NODE),
     # The release whose command line is checked is the one that the Sparks get.
     "engine-cli": (

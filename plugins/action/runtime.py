@@ -37,6 +37,7 @@ class ActionModule(ActionBase):
             glibc="",
             extra_indexes=tuple(options["extra_indexes"]),
             made_here=Path(options["made_here"]) if options["made_here"] else None,
+            placed=tuple(map(Path, options["placed"])),
         )
         state = self._on_node("look", target, task_vars)
         if state.get("failed") or state["installed"]:

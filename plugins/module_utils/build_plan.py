@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,9 +116,9 @@ def read(
     requires: the text of the list of build requirements. patches: {tree: [{name, text}]}, as patches/ has them.
     Raises BuildPlanError with all problems.
     """
-    problems = list(_problems(build, patches))
-    if problems:
-        raise BuildPlanError("; ".join(problems))
+    found = problems(build, patches)
+    if found:
+        raise BuildPlanError("; ".join(found))
     sources = {name: _source(name, told) for name, told in build["sources"].items()}
     common = {
         "format": FORMAT,
@@ -134,6 +134,11 @@ def read(
         digests[wheel.name] = digest(wheel, common, {name: digests[name] for name in wheel.needs})
         wheels.append(replace(wheel, digest=digests[wheel.name]))
     return Plan(tuple(wheels), build["requires"], float(build.get("job_gib") or 6.0))
+
+
+def problems(build: Mapping[str, Any], patches: Container[str]) -> list[str]:
+    """What is wrong with a profile's `runtime.build`, all of it. patches: the trees that patches/ has."""
+    return list(_problems(build, patches))
 
 
 def digest(wheel: Wheel, common: Mapping[str, Any], needed: Mapping[str, str]) -> str:
@@ -222,7 +227,7 @@ def _wheel(
     )
 
 
-def _problems(build: Mapping[str, Any], patches: Mapping[str, Any]) -> Iterator[str]:
+def _problems(build: Mapping[str, Any], patches: Container[str]) -> Iterator[str]:
     if not build.get("wheels"):
         yield "wheels names nothing that is to be built"
     if not build.get("requires"):

@@ -197,12 +197,16 @@ class Builder:
         for name in ("home", "tmp", "cargo"):
             (work / name).mkdir(exist_ok=True)
         site = next((python.parents[1] / "lib").glob("python*/site-packages"), python.parent)
-        told = {**self.job.environment, **wheel["environment"]}
-        variables = {name: str(value).replace("{site}", str(site)) for name, value in told.items()}
-        for tree in wheel["trees"]:
-            variables[tree["variable"]] = str(work / "trees" / tree["archive"] / tree["folder"])
+        trees = {
+            tree["variable"]: str(work / "trees" / tree["archive"] / tree["folder"])
+            for tree in wheel["trees"]
+        }
+        variables = {**self.job.environment, **wheel["environment"]}
+        for name, place in {"site": str(site), **trees}.items():
+            variables = {key: str(value).replace(f"{{{name}}}", place) for key, value in variables.items()}
         return {
             **variables,
+            **trees,
             "PATH": f"{python.parent}:{self.job.path}",
             "VIRTUAL_ENV": str(python.parents[1]),
             "HOME": str(work / "home"),

@@ -103,7 +103,7 @@ ENTRIES = {
         "error",
         "node",
         "The engine runs on this node ({units}), and a build takes its processors and its memory for hours",
-        "Stop it first (ansible-playbook tandem.spark.stop), or give this on the same command line: "
+        "Stop it with ansible-playbook playbooks/stop.yml first, or give this on the same command line: "
         "-e tandem_build=allowed",
         source="on a GB10 engine and compilers share one memory",
     ),
@@ -184,5 +184,40 @@ ENTRIES = {
         "{names} are not built yet, and the head {head}, which builds them, took no part in this run",
         "Run without --limit, or with the head in it",
         source="an engine is built once, on the head",
+    ),
+    "build.repository.unreachable": Entry(
+        "error",
+        "node",
+        "The key of the CUDA repository could not be read at {address}",
+        "Give the node a way there, or name a mirror with the same layout in tandem_cuda_repository",
+        source=NVIDIA,
+    ),
+    "build.repository.key": Entry(
+        "error",
+        "node",
+        "The key at {address} has the fingerprint {found}, wanted is {wanted}",
+        "Do not trust it. Compare with NVIDIA's own page, and correct tandem_cuda_repository only if that is right",
+        source="NVIDIA CUDA Installation Guide for Linux, the network repository's key 3bf863cc",
+    ),
+    "build.repository.foreign": Entry(
+        "info",
+        "node",
+        "The CUDA repository is set up already in {files}, and is used as it is there",
+        "Nothing; only the pins that keep its drivers away are added",
+        source="apt refuses two sources of one repository with different keys",
+    ),
+    "build.packages.moves": Entry(
+        "error",
+        "node",
+        "The tools of the build ({packages}) were not installed, since more would change: {moves}",
+        "See `apt-cache policy` of what is named. A toolkit needs no driver: leave cuda and cuda-drivers out of it",
+        source="NVIDIA's repository has drivers beside toolkits, and its cuda-keyring prefers both",
+    ),
+    "build.rust.failed": Entry(
+        "error",
+        "node",
+        "rustup could not install Rust {version} to {home}",
+        "Give the node a way to static.rust-lang.org, or name a mirror of it in tandem_rust_server, and run again",
+        source=VLLM + ", rust-toolchain.toml",
     ),
 }

@@ -43,6 +43,11 @@ options:
   made_here:
     description: Program on the controller that makes the wheel which no index has. Called with a folder.
     type: path
+  placed:
+    description: Wheels that lie on the controller already, such as those that M(tandem.spark.engine_build) made.
+    type: list
+    elements: path
+    default: []
   base:
     description: Folder of the environments on the node.
     type: path
@@ -163,6 +168,7 @@ ARGUMENTS = {
     "machine": {"type": "str", "required": True},
     "extra_indexes": {"type": "list", "elements": "str", "default": []},
     "made_here": {"type": "path"},
+    "placed": {"type": "list", "elements": "path", "default": []},
     "base": {"type": "path", "default": "/opt/tandem/runtime"},
     "wheelhouse": {"type": "path", "default": "/var/lib/tandem/wheelhouse"},
     "cache": {"type": "path", "default": "~/.cache/tandem/wheelhouse"},

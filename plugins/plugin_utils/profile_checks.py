@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
+from ansible_collections.tandem.spark.plugins.module_utils import build_plan
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 from ansible_collections.tandem.spark.plugins.module_utils.toolchain import DRIVER_BRANCHES, OLDEST_BRANCHES
+from ansible_collections.tandem.spark.plugins.plugin_utils.patches import PATCHES
 
 try:
     from packaging.version import InvalidVersion, Version
@@ -51,6 +53,16 @@ def check(
         yield from each(profile)
     yield from _flags(profile, flags)
     yield from _toolkit(profile, nodes)
+    if not profile.get("not_runnable"):
+        yield from _build(profile)
+
+
+def _build(profile: Mapping) -> Iterator[Finding]:
+    """A build that cannot be planned is told before anything of a node is touched."""
+    if profile["runtime"]["kind"] == "source":
+        trees = {path.parent.name for path in PATCHES.glob("*/series")}
+        if found := build_plan.problems(profile["runtime"]["build"], trees):
+            yield finding("build.plan.wrong", name=profile["name"], problems="; ".join(found))
 
 
 def swa_index_width(window: int, k: int) -> int:

@@ -37,6 +37,8 @@ RANGES = {
     "tandem_evaluate_concurrency": (0, 256),
     "tandem_evaluate_max_tokens": (1, 1048576),
     "tandem_evaluate_timeout_s": (1, 604800),
+    "tandem_build_limit_h": (0.1, 240),
+    "tandem_build_reserve_gib": (0, 10000),
     "tandem_cache_max_gib": (1, 65536),
     "tandem_checkpoint_timeout_s": (60, 7 * 86400),
     "tandem_fabric_mtu": (1280, 9978),  # the least that IPv6 needs, the most that a ConnectX-7 takes

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,7 +31,10 @@ class WheelhouseError(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """What the wheels are for. `glibc` is the nodes' C library, such as "2.36"."""
+    """What the wheels are for. `glibc` is the nodes' C library, such as "2.36".
+
+    placed: wheels that lie on the controller already, such as those that were built from source.
+    """
 
     lock: Path
     python: str
@@ -38,6 +42,7 @@ class Target:
     glibc: str
     extra_indexes: tuple[str, ...] = ()
     made_here: Path | None = None
+    placed: tuple[Path, ...] = ()
 
     @property
     def key(self) -> str:
@@ -124,6 +129,15 @@ def _make_here(command: list[str]) -> None:
         )
 
 
+def _place(wheel: Path, target: Path) -> None:
+    """Without taking room twice, where one file system has both."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(wheel, target)
+    except OSError:
+        shutil.copyfile(wheel, target)
+
+
 def fill(target: Target, cache: Path, say: Callable[[str], None]) -> tuple[Path, dict[str, str]]:
     """The folder of the wheels and {file name: sha256}; downloads what is missing.
 
@@ -141,6 +155,8 @@ def fill(target: Target, cache: Path, say: Callable[[str], None]) -> tuple[Path,
         say(f"wheelhouse: downloading the {wanted} wheels of {target.lock.name} to {folder}")
         if target.made_here:
             _make_here([sys.executable, str(target.made_here), str(folder)])
+        for wheel in target.placed:
+            _place(wheel, folder / wheel.name)
         # The controller's own indexes first: an extra index that cannot be reached costs a time-out for every wheel.
         words = _download(pip_command(target, folder, ()), wanted, say)
         if words is not None and target.extra_indexes:
