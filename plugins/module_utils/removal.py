@@ -17,7 +17,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import apt_transaction, commands, driver_record, engine_state, files, guard_look, rails_record, records
+from . import (
+    apt_transaction,
+    build_unit,
+    commands,
+    cuda_repository,
+    driver_record,
+    engine_state,
+    files,
+    guard_look,
+    rails_record,
+    records,
+)
 from .debian_packages import read_status
 from .jit_caches import mounts_below
 from .kernel_files import Tree
@@ -29,13 +40,15 @@ UNITS = (
     *engine_state.UNITS,
     "tandem-clock-cap.service",
     "tandem-swap-off.service",
+    build_unit.UNIT,
 )
 APT_UNIT = "tandem-driver.service"
 SYSTEM = "etc/systemd/system"
 DROP_IN = "90-tandem.conf"
 LOGIND = f"etc/systemd/logind.conf.d/{DROP_IN}"
 PROGRAM, PROGRAM_TARGET = "usr/local/bin/tandem", "/opt/tandem/bin/tandem"
-SINGLE_FILES = (LOGIND, "run/tandem-telemetry.stop")
+CUDA = (cuda_repository.SOURCES, cuda_repository.KEYRING, cuda_repository.PREFERENCES)
+SINGLE_FILES = (LOGIND, "run/tandem-telemetry.stop", *(path[1:] for path in CUDA))
 STATE = "var/lib/tandem"
 FOLDERS = ("opt/tandem", "etc/tandem", "var/cache/tandem", "run/tandem", STATE)
 # An empty file for each package that a role installed because it was missing.
