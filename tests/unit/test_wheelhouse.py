@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,18 @@ def test_the_wheel_made_here_has_the_hash_of_the_lock_list(no_index, lock, tmp_p
     assert any("downloading" in line for line in said)
     said.clear()
     assert fill(target, tmp_path / "cache", said.append) == (folder, wheels) and said == []
+
+
+def test_in_an_environment_with_that_wheel_a_yield_is_a_short_sleep(tmp_path):
+    subprocess.run([sys.executable, ALIAS, tmp_path], check=True, stdout=subprocess.DEVNULL)
+    with zipfile.ZipFile(tmp_path / WHEEL) as wheel:
+        wheel.extractall(tmp_path)
+    asked = "import os, site, time\nsite.addsitedir('.')\nbegan = time.monotonic()\nos.sched_yield()\n"
+    asked += "print(time.monotonic() - began)"
+    slept = subprocess.run(
+        [sys.executable, "-c", asked], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert float(slept.stdout) >= 0.0005
 
 
 def test_what_cannot_be_had_is_said_with_pips_words(no_index, tmp_path):

