@@ -45,6 +45,9 @@ UV_LISTS = {
     # The headers that torch is built with are those of the libraries that it will find.
     "v4-flash-build": (ENGINES, [*SPARK, "--constraints", str(ENGINES / "v4-flash-next.txt")]),
     "evaluate": (HERE.parent / "roles" / "evaluate" / "files", NODE),
+    # What the lab builds stands in for an engine.
+    "lab-engine": (HERE.parent / "molecule" / "build", NODE),
+    "lab-build": (HERE.parent / "molecule" / "build", NODE),
     # The release whose command line is checked is the one that the Sparks get.
     "engine-cli": (
         HERE,

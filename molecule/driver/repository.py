@@ -9,11 +9,10 @@ initramfs and has GRUB's menu written.
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import stubs
+from stubs import Stub
 
 PLACE = "/srv/lab/apt"  # where a node has it
 REVISION = "0ubuntu0.24.04.1"
@@ -43,34 +42,6 @@ OTA = {
 }  # the update of DGX OS and the least driver that it wants
 
 
-@dataclass
-class Stub:
-    """One version of one package. files: path -> content, or a link's target after ->; postinst: a shell script."""
-
-    name: str
-    version: str
-    depends: list[str] = field(default_factory=list)
-    more: dict[str, str] = field(default_factory=dict)
-    files: dict[str, bytes | str] = field(default_factory=dict)
-    postinst: str = ""
-
-    @property
-    def file(self) -> str:
-        return f"{self.name}_{self.version}_all.deb"
-
-    def control(self) -> str:
-        fields = {
-            "Package": self.name,
-            "Version": self.version,
-            "Architecture": "all",
-            "Maintainer": "The lab <lab@localhost>",
-            "Depends": ", ".join(self.depends),
-            **self.more,
-            "Description": "stub",
-        }
-        return "".join(f"{key}: {value}\n" for key, value in fields.items() if value)
-
-
 def driver(version: str) -> list[Stub]:
     whole = f"{version}-{REVISION}"
     exact = [f"{name} (= {whole})" for name in USER_SPACE]
@@ -80,13 +51,13 @@ def driver(version: str) -> list[Stub]:
         f"{LIBRARIES}/libnvidia-ml.so.{version}": b"",
         f"{LIBRARIES}/libnvidia-ml.so.1": f"-> libnvidia-ml.so.{version}",
     }
-    stubs = [
+    parts = [
         Stub(name, whole, files=library if "compute-580" in name and "lib" in name else {})
         for name in USER_SPACE
     ]
     alone = {"Provides": "nvidia-firmware", "Conflicts": "nvidia-firmware", "Replaces": "nvidia-firmware"}
     return [
-        *stubs,
+        *parts,
         Stub(firmware, whole, more=alone),
         Stub("nvidia-kernel-common-580", whole, [f"{firmware} (= {whole})"]),
         Stub("nvidia-driver-580-open", whole, [common, *exact]),
@@ -107,7 +78,7 @@ def kernel(number: str, builds: dict[str, str]) -> list[Stub]:
         postinst=f"head -c 8192 /dev/zero > /boot/initrd.img-{release}; update-grub",
     )
     listed = f"cd /lib/modules/{release}; find kernel -name '*.ko' -printf '%p:\\n' > modules.dep"
-    stubs = [
+    parts = [
         image,
         Stub(
             f"linux-modules-{release}",
@@ -126,7 +97,7 @@ def kernel(number: str, builds: dict[str, str]) -> list[Stub]:
         name, built = f"linux-modules-nvidia-{FLAVOUR}-{release}", whole + revision
         common = [f"nvidia-kernel-common-580 ({sign})" for sign in (f"<= {version}-1", f">= {version}")]
         where = f"lib/modules/{release}/kernel/nvidia-{FLAVOUR}/nvidia.ko"
-        stubs += [
+        parts += [
             Stub(
                 name,
                 built,
@@ -136,7 +107,7 @@ def kernel(number: str, builds: dict[str, str]) -> list[Stub]:
             ),
             Stub(f"linux-modules-nvidia-{FLAVOUR}-{HWE}", built, [f"{name} (= {built})"]),
         ]
-    return stubs
+    return parts
 
 
 def everything() -> list[Stub]:
@@ -160,34 +131,4 @@ def everything() -> list[Stub]:
 
 def build(folder: Path) -> None:
     """Fills a folder with the packages and what apt reads of them."""
-    entries = []
-    for stub in everything():
-        tree = folder / "tree"
-        (tree / "DEBIAN").mkdir(parents=True)
-        (tree / "DEBIAN/control").write_text(stub.control())
-        for path, content in stub.files.items():
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, str):
-                (tree / path).symlink_to(content.removeprefix("-> "))
-            else:
-                (tree / path).write_bytes(content)
-        if stub.postinst:
-            (tree / "DEBIAN/postinst").write_text(
-                f"#!/bin/sh\nset -e\n[ ! -e /etc/lab/slow ] || sleep 20\n{stub.postinst}\n"
-            )
-            (tree / "DEBIAN/postinst").chmod(0o755)
-        file = folder / stub.file
-        subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, file],
-            check=True,
-            capture_output=True,
-        )
-        shutil.rmtree(tree)
-        content = file.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        entries.append(f"{stub.control()}Filename: ./{stub.file}\nSize: {len(content)}\nSHA256: {digest}\n")
-    packages = "\n".join(entries)
-    (folder / "Packages").write_text(packages)
-    digest = hashlib.sha256(packages.encode()).hexdigest()
-    head = "Origin: lab\nLabel: lab\nSuite: lab\nArchitectures: all amd64\nSHA256:\n"
-    (folder / "Release").write_text(f"{head} {digest} {len(packages)} Packages\n")
+    stubs.build(folder, everything(), {"Origin": "lab", "Label": "lab", "Suite": "lab"})

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LISTS = sorted([*ROOT.glob("requirements/*.txt"), *ROOT.glob("roles/*/files/*.txt")])
+LISTS = sorted(
+    path
+    for where in ("requirements/*", "roles/*/files/*", "molecule/*/lab-*")
+    for path in ROOT.glob(f"{where}.txt")
+)
 
 ENTRY = re.compile(r"[a-z0-9-]+==[A-Za-z0-9.!+-]+( ; [^\\]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)")
 
