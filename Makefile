@@ -47,7 +47,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver boot faults tune
+.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune
 .PHONY: docs findings profiles flags recovery
 # What is timed comes first and alone; then what needs no engine on nodes runs beside what does, on the other core.
 test: env bench-self ## all of them (root, for the lab)
@@ -103,8 +103,9 @@ $(PROMETHEUS):
 	@mkdir -p build/tools
 	cd build/tools && apt-get -qq update && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb
 
-tools: env $(PROMETHEUS) ## the report in a real browser, the rules in a real Prometheus (root; installs Debian's chromium)
+tools: env $(PROMETHEUS) ## the report in a real browser, the rules in a real Prometheus, the CUDA repository in a real apt (root)
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
+	@command -v gpg >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends gnupg; }
 	$(PYTEST) tests/tools
 
 engine-cli: env ## the real parser of vLLM 0.33.0 takes our command lines; the patches on real source archives
@@ -133,6 +134,11 @@ driver: env ## driver and kernel held, changed, brought back: real apt, stub pac
 	@$(LAB_PY) check
 	LAB=$(or $(LAB),tandem)-driver molecule test --scenario-name driver
 
+build-lab: env ## a real build from source on a node, cut off in every way, and NVIDIA's repository as stubs (root)
+	@$(LAB_PY) check
+	@command -v gpg >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends gnupg; }
+	LAB=$(or $(LAB),tandem)-build molecule test --scenario-name build
+
 faults: env ## everything that breaks in a pair that serves, and how it comes back (root)
 	@$(LAB_PY) check
 	LAB=$(or $(LAB),tandem)-faults TANDEM_TESTS='long or not long' molecule test --scenario-name faults
@@ -146,4 +152,4 @@ tune: env ## tune.yml over a pair whose engine degenerates with graphs above two
 	LAB=$(or $(LAB),tandem)-tune molecule test --scenario-name tune
 
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails rdma driver boot faults tune ## the same with the tests that take long (root, for the lab)
+test-all: test rails rdma driver build-lab boot faults tune ## the same with the tests that take long (root, for the lab)

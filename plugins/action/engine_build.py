@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ansible import constants
-from ansible_collections.tandem.spark.plugins.module_utils.build_plan import BuildPlanError, Plan, job, read
+from ansible_collections.tandem.spark.plugins.module_utils.build_plan import (
+    BuildPlanError,
+    Plan,
+    Wheel,
+    job,
+    read,
+)
 from ansible_collections.tandem.spark.plugins.module_utils.findings import FindingError, finding
 from ansible_collections.tandem.spark.plugins.module_utils.unified_diff import PatchError
 from ansible_collections.tandem.spark.plugins.modules.engine_build import ARGUMENTS
@@ -75,11 +81,11 @@ class _Build:
             if self.action._task.check_mode:
                 return self._would(f"{names} are not built yet, and {self.options['head']} builds them.")
             raise FindingError(finding("build.head.absent", names=names, head=self.options["head"]))
-        seen = self._on_node("look")
+        seen = self._on_node("look", wheels=job(self.plan, [wheel.digest for wheel in left]))
         if seen.get("failed"):
             return seen
         left = [wheel for wheel in left if wheel.digest not in seen["built"]]
-        if left and (errors := [each for each in seen["findings"] if each["severity"] == "error"]):
+        if left and (errors := self._errors(seen["findings"])):
             return {"failed": True, "msg": told(errors), "findings": seen["findings"]}
         if self.action._task.check_mode:
             return self._would(
@@ -93,6 +99,13 @@ class _Build:
         self._bring(done["built"])
         more = {key: done[key] for key in ("findings", "progress") if key in done}
         return {**self._told([wheel.digest for wheel in left]), **more, "changed": bool(left)}
+
+    def _errors(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """What keeps a build from being begun. In check mode the tools were only told of by the task before."""
+        errors = [each for each in found if each["severity"] == "error"]
+        if self.action._task.check_mode:
+            return [each for each in errors if not each["id"].startswith("build.tool")]
+        return errors
 
     def _would(self, msg: str) -> dict[str, Any]:
         """The list has its name and its place in check mode too, so that what follows can be told."""
@@ -143,13 +156,28 @@ class _Build:
                 return lacking
             sent = self._send(self.cache / "sources", lacking["missing"]["sources"])
             sent = self._send(house, lacking["missing"]["requires"], sent)
-            adopted = self._on_node("adopt", incoming=sent or "/nonexistent", **more)
+            known = self._known(needed, seen["built"])
+            for digest, record in known.items():
+                sent = self._send(Path(record["path"]).parent, [record["file"]], sent, f"{digest}.whl")
+            adopted = self._on_node("adopt", incoming=sent or "/nonexistent", known=known, **more)
             self.action._remove_tmp_path(self.action._connection._shell.tmpdir)
             if adopted.get("failed"):
                 return adopted
         self._say(f"builds {', '.join(wheel.name for wheel in needed)} in tandem-build.service")
         arguments = self._arguments("run", **more)
         return self.action.run_live(MODULE, arguments, self.options["limit_h"] * 3600, self.task_vars)
+
+    def _known(self, building: Sequence[Wheel], there: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """{digest: record} of what these builds need, the controller keeps, and the node lost."""
+        by_name = {wheel.name: wheel for wheel in self.plan.wheels}
+        needed, found = {name for wheel in building for name in wheel.needs}, {}
+        while needed:
+            wheel = by_name[needed.pop()]
+            needed |= set(wheel.needs)
+            record = built_wheels.kept(self.cache, wheel.digest)
+            if record and wheel.digest not in there:
+                found[wheel.digest] = record
+        return found
 
     def _arguments(self, step: str, **more: Any) -> dict[str, Any]:
         wheels = job(self.plan, [])
@@ -160,8 +188,10 @@ class _Build:
             module_name=MODULE, module_args=self._arguments(step, **more), task_vars=self.task_vars
         )
 
-    def _send(self, folder: Path, names: Sequence[str], incoming: str | None = None) -> str | None:
-        """Puts files into a temporary folder on the node, whoever the user there is."""
+    def _send(
+        self, folder: Path, names: Sequence[str], incoming: str | None = None, called: str | None = None
+    ) -> str | None:
+        """Puts files into a temporary folder on the node, whoever the user there is. called: its name there."""
         if not names:
             return incoming
         join = self.action._connection._shell.join_path
@@ -169,7 +199,7 @@ class _Build:
             incoming = join(self.action._make_tmp_path(), "build")
             self.action._low_level_execute_command(f"mkdir -p {incoming}")
         for number, name in enumerate(names, 1):
-            self.action._connection.put_file(str(folder / name), join(incoming, name))
+            self.action._connection.put_file(str(folder / name), join(incoming, called or name))
             self._say(f"sent {number} of {len(names)}: {name}")
         return incoming
 

@@ -55,8 +55,8 @@ class Look:
     driver: str | None
 
     def left(self, wish: Wish) -> list[Mapping[str, Any]]:
-        """The wheels that are not built yet."""
-        return [wheel for wheel in wish.wheels if wheel["digest"] not in self.built]
+        """The wheels that are to be built here and are not yet."""
+        return [wheel for wheel in wish.wheels if wheel["wanted"] and wheel["digest"] not in self.built]
 
 
 def search_path(wish: Wish) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def look(wish: Wish, root: str = "/") -> Look:
     tree = Tree(root)
     found = {wheel["digest"]: build_store.built(wish.folder, wheel["digest"]) for wheel in wish.wheels}
     record = {digest: each for digest, each in found.items() if each is not None}
-    left = [digest for digest in found if digest not in record]
+    left = [wheel["digest"] for wheel in wish.wheels if wheel["wanted"] and wheel["digest"] not in record]
     half = [
         build_store.size(wish.folder / "work" / each) for each in build_store.half_done(wish.folder, left)
     ]
@@ -130,6 +130,18 @@ def prepare(wish: Wish, user: str) -> None:
         (wish.folder / name).mkdir(parents=True, exist_ok=True)
     for path in (wish.folder, wish.folder / "work", wish.folder / "wheels", wish.folder / "log"):
         shutil.chown(path, user, user)
+
+
+def adopt(wish: Wish, incoming: Path, known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Takes finished wheels ({digest: record}) that came back from the controller. RuntimeInstallError, OSError."""
+    for digest, record in known.items():
+        arrived = incoming / f"{digest}.whl"
+        if runtime.missing(incoming, {arrived.name: record["sha256"]}):
+            raise runtime.RuntimeInstallError(f"{record['file']} arrived with another content. Run again.")
+        whole = incoming / record["file"]
+        arrived.rename(whole)
+        more = {key: record[key] for key in ("seconds", "tools") if key in record}
+        build_store.finish(wish.folder, digest, whole, more)
 
 
 def write_job(wish: Wish, seen: Look, requires: str, requires_wheels: Mapping[str, str], python: str) -> Path:

@@ -159,7 +159,7 @@ def digest(wheel: Wheel, common: Mapping[str, Any], needed: Mapping[str, str]) -
 
 
 def job(plan: Plan, wanted: Sequence[str]) -> list[dict[str, Any]]:
-    """What a node must know of each wheel; wanted: the digests that are to be built, all others are only needed."""
+    """What a node must know of each wheel; wanted: the digests that are to be built."""
     by_name = {wheel.name: wheel.digest for wheel in plan.wheels}
     return [
         {

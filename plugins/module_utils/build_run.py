@@ -38,6 +38,7 @@ _NO_SPACE = re.compile(r"No space left on device|\bENOSPC\b")
 _KILLED = re.compile(
     r"Killed signal terminated program|terminated by signal 9|\bKilled\b.*(cicc|ptxas|cc1plus|nvcc)"
 )
+_VERSION = re.compile(r"\d\.\d")
 # One day after the oldest date that a zip file can tell, so that two builds of one source are alike where they can be.
 EPOCH = "315619200"
 
@@ -121,6 +122,8 @@ class Builder:
         if record is not None:
             self.say(f"{wheel['name']}: {record['file']} is built")
             return
+        if not wheel["wanted"]:
+            return  # the controller has it, and nothing that is built here needs it
         self._tell("running", wheel["name"])
         begun = time.monotonic()
         work = self.job.folder / "work" / wheel["digest"]
@@ -267,7 +270,7 @@ class Builder:
         killed = self._oom_kills()
         with log.open("ab") as stream:
             start = stream.tell()
-            stream.write(f"$ {' '.join(words)}\n".encode())
+            stream.write(f"\n$ {' '.join(words)}\n".encode())  # what was cut off before ends in no line
             stream.flush()
             process = subprocess.Popen(
                 list(words),
@@ -368,12 +371,14 @@ def how_far(said: str) -> str:
 
 def tools(path: str) -> list[str]:
     """What the compilers call themselves, kept with the wheel: their patch levels are no part of its digest."""
-    asked = (("gcc", "--version"), ("nvcc", "--version"), ("rustc", "--version"), ("ninja", "--version"))
-    found = [shutil.which(program, path=path) for program, _word in asked]
-    answers = commands.ask_all(
-        [[place, word] for place, (_name, word) in zip(found, asked, strict=True) if place], 20
-    )
-    return [answer.out.strip().splitlines()[-1] for answer in answers if answer.ok and answer.out.strip()]
+    asked = [(name, shutil.which(name, path=path)) for name in ("gcc", "nvcc", "rustc", "ninja")]
+    there = [(name, place) for name, place in asked if place]
+    answers = commands.ask_all([[place, "--version"] for _name, place in there], 20)
+    told = []
+    for (name, _place), answer in zip(there, answers, strict=True):
+        line = next((line for line in answer.out.splitlines() if _VERSION.search(line)), "says no version")
+        told.append(f"{name}: {line.strip()[:120]}")
+    return told
 
 
 def speaker(state: Path) -> Say:

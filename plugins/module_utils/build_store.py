@@ -99,7 +99,7 @@ def superfluous(folder: Path, wanted: Mapping[str, str]) -> list[Path]:
         if record is None:
             going.append(place)
         elif place.name not in keep:
-            by_name.setdefault(record["name"], []).append((place.stat().st_mtime, place))
+            by_name.setdefault(record["name"], []).append((_age(place), place))
     for name, places in by_name.items():
         left = KEPT - (1 if name in wanted else 0)
         going += [place for _when, place in sorted(places, reverse=True)[left:]]
@@ -117,6 +117,14 @@ def remove(paths: Sequence[Path]) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> float:
+    """When it was last changed; somebody else may remove it at this moment."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _entries(folder: Path) -> list[Path]:

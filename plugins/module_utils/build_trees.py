@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Source trees of a build: unpacked as a whole or not at all, and made trustworthy again after a power cut.
 
-A tree that was compiled in part is worth hours, so an interrupted build goes on in it. After a kill that is right:
-ninja counts an output only once its command has ended. After a power cut it is not: files whose bytes never reached
-the disk are there, short or empty, and newer than their sources. So the disk is told to write now and then, the time
-is remembered, and after another boot all that is newer is removed and made again.
+A tree that was compiled in part is worth hours, so an interrupted build goes on in it. But a compiler that was killed
+leaves half a file, which is newer than its sources: ninja does not count it, make and setuptools do. And after a power
+cut there are files whose bytes never reached the disk. So what was written in the last seconds before the end is
+removed and made again; and since the disk is told to write now and then, and the time is remembered, after another boot
+all that is newer than that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ MARK = "settled.json"
 NINJAS_OWN = (".ninja_log", ".ninja_deps")
 # A file's time may lag behind the clock by a tick of the kernel.
 TICK_S = 0.05
+# Before the youngest file: what may have been in the making when a build was ended.
+YOUNG_S = 3.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -83,23 +86,25 @@ def settle(work: Path, boot_id: str | None) -> None:
 
 
 def doubtful(work: Path, boot_id: str | None) -> list[Path] | None:
-    """Files that may not be whole since the machine went down; None where nothing of this work can be trusted.
+    """Files that may not be whole since the build was ended; None where nothing of this work can be trusted.
 
-    A work of this very boot is whole, however it was ended.
+    What was there when the disk last wrote all, the sources among it, is whole in any case.
     """
     try:
         mark = json.loads((work / MARK).read_text(encoding="utf-8"))
         at, boot = float(mark["at"]), mark["boot_id"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-    if boot_id is not None and boot == boot_id:
-        return []
-    newer = []
+    newer = {}
     for root, _folders, files in os.walk(work):
         for name in files:
             path = Path(root, name)
-            if name not in NINJAS_OWN and path != work / MARK and path.lstat().st_mtime > at - TICK_S:
-                newer.append(path)
+            written = path.lstat().st_mtime
+            if name not in NINJAS_OWN and path != work / MARK and written > at - TICK_S:
+                newer[path] = written
+    if boot_id is not None and boot == boot_id:
+        end = max(newer.values(), default=0.0)
+        newer = {path: written for path, written in newer.items() if written > end - YOUNG_S}
     return sorted(newer)
 
 
@@ -114,5 +119,5 @@ def mend(work: Path, boot_id: str | None) -> str | None:
     for path in found:
         path.unlink(missing_ok=True)
     if found:
-        return f"goes on; {len(found)} files that were young when the machine went down are made again"
+        return f"goes on where it was; {len(found)} files that were young when it ended are made again"
     return "goes on where it was"

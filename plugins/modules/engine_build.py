@@ -117,6 +117,10 @@ options:
     description: The list of build requirements itself. Set by the action plugin.
     type: str
     default: ""
+  known:
+    description: Records of finished wheels that the node lacks and a build needs. Set by the action plugin.
+    type: dict
+    default: {}
   incoming:
     description: Folder with what was sent. Set by the action plugin.
     type: path
@@ -211,6 +215,7 @@ ARGUMENTS = {
     "sources": {"type": "dict", "default": {}},
     "requires_wheels": {"type": "dict", "default": {}},
     "requires_text": {"type": "str", "default": ""},
+    "known": {"type": "dict", "default": {}},
     "incoming": {"type": "path"},
     "progress_file": {"type": "path"},
 }
@@ -252,6 +257,7 @@ def adopt(wish: build_node.Wish, options: dict) -> dict:
     incoming = Path(options["incoming"])
     runtime.adopt(incoming, wish.folder / "sources", options["sources"])
     runtime.adopt(incoming, wish.folder / "requires", options["requires_wheels"])
+    build_node.adopt(wish, incoming, options["known"])
     return {
         "changed": True,
         "missing": build_node.missing(wish, options["sources"], options["requires_wheels"]),

@@ -20,7 +20,7 @@ TOOLS = (
 
 
 def wheel(name, **told):
-    return {"name": name, "digest": name * 4, "disk_gib": 40.0, "network": "", **told}
+    return {"name": name, "digest": name * 4, "disk_gib": 40.0, "network": "", "wanted": True, **told}
 
 
 def wish(tmp_path, **told):

@@ -107,6 +107,7 @@ def site(tmp_path, monkeypatch):
                 "environment": {"FLAG": "one"},
                 "network": "",
                 "disk_gib": 1,
+                "wanted": True,
                 **told,
             }
 
@@ -136,7 +137,7 @@ def site(tmp_path, monkeypatch):
             boot.write_text("second\n")
 
     made = Site()
-    made.folder, made.state, made.installed = folder, state, installed
+    made.folder, made.state, made.installed, made.monkeypatch = folder, state, installed, monkeypatch
     made.work = folder / "work" / ("d" * 16)
     return made
 
@@ -193,8 +194,22 @@ def test_a_failed_build_goes_on_where_it_was(site):
     assert "error: no such thing" in site.told["finding"]["evidence"] and site.told["wheel"] == "thing"
     assert "thing-dddd" in site.told["finding"]["remedy"]
     (site.work / "source/fails-3").unlink()
+    assert compiled(site) == ["1", "2", "3"]
+    # The first was finished long before the end; the second may have been in the making.
+    at = json.loads((site.work / build_trees.MARK).read_text())["at"]
+    os.utime(site.work / "source/objects/1", (at + 1, at + 1))
+    os.utime(site.work / "source/objects/2", (at + 50, at + 50))
+    kept = []
+    build = Builder._compile
+    site.monkeypatch.setattr(
+        Builder, "_compile", lambda self, *more: (build(self, *more), kept.extend(compiled(site)))[0]
+    )
     assert site.run(wheel) == (0, None)
-    assert "thing: goes on where it was, 3 jobs" in site.said and len(site.installed) == 1
+    assert (
+        "thing: goes on where it was; 1 files that were young when it ended are made again, 3 jobs"
+        in site.said
+    )
+    assert kept == ["1", "2", "3", "2", "3"] and len(site.installed) == 1
 
 
 def run_apart(site, wheel, tmp_path):
@@ -236,13 +251,18 @@ def test_a_build_that_was_killed_goes_on_after_a_boot_too(site, tmp_path, boots)
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         (tmp_path / "root/proc/sys/kernel/random/boot_id").write_text(boot)
     (site.work / "source/waits-2").unlink()
-    old = time.time() - 100
-    for path in (site.work / "source").iterdir():
-        os.utime(path, (old, old))
+    at = json.loads((site.work / build_trees.MARK).read_text())["at"]
+    for path in site.work.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            os.utime(path, (at - 10, at - 10))
+    (site.work / "source/half.o").write_text("x")
+    os.utime(site.work / "source/objects/1", (at + 1, at + 1))
+    os.utime(site.work / "source/half.o", (at + 50, at + 50))
     assert site.run(wheel) == (0, None)
-    told = next(line for line in site.said if "goes on" in line)
-    # After another boot the first object is made again: nothing says that the disk ever had it.
-    assert told.startswith("thing: goes on; ") if boots else told == "thing: goes on where it was, 3 jobs"
+    # After another boot nothing that is newer than the mark is believed: the disk may never have had it.
+    count = 2 if boots else 1
+    told = f"thing: goes on where it was; {count} files that were young when it ended are made again, 3 jobs"
+    assert told in site.said
 
 
 def is_compiler(pid: str, site) -> bool:
@@ -314,14 +334,19 @@ def test_an_archive_that_is_cut_off_leaves_no_tree(site):
 def test_what_is_doubtful_after_a_power_cut(tmp_path):
     work = tmp_path / "work"
     (work / "b").mkdir(parents=True)
-    for name in ("old.o", "b/young.o", "b/.ninja_log", "b/.ninja_deps"):
+    now = time.time()
+    ages = {"old.o": 1000, "b/later.o": 400, "b/young.o": 1, "b/.ninja_log": 0, "b/.ninja_deps": 0}
+    for name, age in ages.items():
         (work / name).write_text("x")
-    old = time.time() - 1000
-    os.utime(work / "old.o", (old, old))
-    (work / build_trees.MARK).write_text(json.dumps({"boot_id": "first", "at": time.time() - 500}))
-    assert build_trees.doubtful(work, "first") == []
-    assert build_trees.doubtful(work, "second") == [work / "b/young.o"]
-    assert build_trees.doubtful(work, None) == [work / "b/young.o"]
+        os.utime(work / name, (now - age, now - age))
+    (work / build_trees.MARK).write_text(json.dumps({"boot_id": "first", "at": now - 500}))
+    later, young = work / "b/later.o", work / "b/young.o"
+    assert build_trees.doubtful(work, "first") == [young], "it may have been in the making"
+    assert build_trees.doubtful(work, "second") == build_trees.doubtful(work, None) == [later, young]
+    young.unlink()
+    later.unlink()
+    assert build_trees.doubtful(work, "first") == [], "what the disk has for certain stays in any case"
+    young.touch()
     for text in ("", "{cut", "[]", '{"at": "x", "boot_id": 1}'):
         (work / build_trees.MARK).write_text(text)
         assert build_trees.doubtful(work, "first") is None

@@ -48,6 +48,7 @@ def site(tmp_path, monkeypatch):
             self.findings: list = []
             self.steps: list[str] = []
             self.brought: list[str] = []
+            self.sent: list[str] = []
             self.after = {}
             self.run_result = {}
 
@@ -80,6 +81,7 @@ def site(tmp_path, monkeypatch):
             action._low_level_execute_command = mock.Mock()
             action._connection._shell.join_path = lambda *parts: "/".join(parts)
             action._connection.fetch_file = self.fetch
+            action._connection.put_file = lambda path, place: self.sent.append(place)
             return action
 
         def run(self, check_mode=False, **told):
@@ -88,6 +90,7 @@ def site(tmp_path, monkeypatch):
 
         def module(self, module_name, module_args, task_vars):
             self.steps.append(module_args["step"])
+            self.known = list(module_args.get("known") or ())
             answer = {"built": self.built, "findings": self.findings, "going": False, "glibc": "2.39"}
             return {
                 **answer,
@@ -182,6 +185,32 @@ def test_a_refusal_stops_it_with_its_finding(site):
     assert site.run(check_mode=True)["failed"], "a check that passes where a run would not is none"
     site.findings = [NEWER]
     assert not site.run().get("failed")
+
+
+def test_a_clean_node_passes_a_check(site):
+    """The tools are brought by the task before, which in check mode only tells so."""
+    site.findings = [finding("build.tool.missing", what="nvcc", wanted="13.2", remedy="x").as_dict()]
+    assert site.run(check_mode=True)["changed"]
+    refused = site.run()
+    assert refused["failed"] and "[build.tool.missing]" in refused["msg"]
+
+
+def test_what_a_build_needs_and_the_node_lost_goes_back_to_it(site):
+    site.run()
+    site.built = {}
+    build = {
+        **BUILD,
+        "sources": {**BUILD["sources"], "two": {"url": "https://example.org/x", "sha256": "9" * 64}},
+    }
+    digest = next(
+        wheel["digest"]
+        for wheel in site.run(build=build, check_mode=True)["wheels"]
+        if wheel["name"] == "two"
+    )
+    site.after = {digest: record("two", "2.0")[0]}
+    assert site.run(build=build)["changed"]
+    assert site.known == [site.digests["one"]] and site.sent[-1].endswith(f"/{site.digests['one']}.whl")
+    assert [wheel["wanted"] for wheel in site.asked["wheels"]] == [False, True]
 
 
 def test_only_the_head_builds(site):
