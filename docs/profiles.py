@@ -141,7 +141,13 @@ def section(profile: Mapping) -> Iterator[str]:
         yield f"- Its source does not tell: {'; '.join(evidence['not_told'])}"
     yield f"- Pins: {listed(runtime['pins'])}"
     if "image" in runtime:
-        yield f"- Image: `{runtime['image']['name']}`, licence: {runtime['image']['licence']}"
+        image = runtime["image"]
+        yield f"- Image: `{image['name']}`, licence: {image['licence']} (docs/containers.md says how to accept it)"
+        if not image.get("digest"):
+            begins = f"; it begins with {image['digest_begins']}" if "digest_begins" in image else ""
+            yield f"- Its digest is yours to name{begins}: `runtime.image.digest` in tandem_profile_overrides"
+    for tree in (runtime.get("overlay") or {}).get("trees") or ():
+        yield f"- Laid over the image: {tree['what']}, from {tree['from']} of the rank that pulls, to {tree['to']}"
     for patch in runtime.get("patches") or ():
         yield f"- Patch: {patch['what']}; {patch['why']}; upstream: {patch['upstream']}"
     if "limits" in profile:
@@ -149,6 +155,8 @@ def section(profile: Mapping) -> Iterator[str]:
         yield f"- With CUDA graphs, up to {limits['graph_sequences']} sequences are known to work ({limits['source']})"
     if "minimum" in profile["nccl"]:
         yield f"- NCCL {profile['nccl']['minimum']} or newer"
+    if required := (profile.get("driver") or {}).get("required"):
+        yield f"- Driver: {' or '.join(required)}, and no other one"
     if note := (profile.get("driver") or {}).get("note"):
         yield f"- Driver: {note}"
     for what, why in profile["proof"]["skip"].items():
@@ -180,8 +188,10 @@ def shipped() -> dict[str, dict]:
 
     names = profile.names(FOLDER)
     runs = [name for name in names if name in profile.runnable(FOLDER)]
-    order = sorted(runs, reverse=True) + [name for name in names if name not in runs]
-    return {name: profile.described(name, FOLDER) for name in order}
+    told = {name: profile.described(name, FOLDER) for name in names}
+    # Of those the ones that need nothing of somebody else's registry.
+    runs = sorted(sorted(runs, reverse=True), key=lambda name: told[name]["runtime"]["kind"] == "container")
+    return {name: told[name] for name in [*runs, *(name for name in names if name not in runs)]}
 
 
 if __name__ == "__main__":

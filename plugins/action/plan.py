@@ -68,7 +68,11 @@ class ActionModule(ActionBase):
             ),
             arguments={
                 role: engine_config.rank_arguments(
-                    number, len(ranks), rank.variables["tandem_api_host"], rank.variables["tandem_api_port"]
+                    number,
+                    len(ranks),
+                    rank.variables["tandem_api_host"],
+                    rank.variables["tandem_api_port"],
+                    profile.get("rendezvous"),
                 )
                 for number, role in enumerate(("head", "worker"))
             },

@@ -101,7 +101,9 @@ RELEASE_FAULTS = (
     "engine.configuration",
     "engine.checkpoint.broken",
     "engine.image.",
-    "engine.ray.",
+    "engine.ray.version",
+    "engine.ray.missing",
+    "engine.ray.platform",
 )
 
 

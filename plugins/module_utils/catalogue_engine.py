@@ -176,6 +176,64 @@ ENTRIES = {
         "Use the arm64 image or wheel on a Spark",
         FIELD,
     ),
+    "engine.container.image": _fatal(
+        "The image of this release is not on this node any more",
+        "Run site.yml, which brings it from another rank, or pulls it by its digest. `docker image prune -a` takes "
+        "images that no container uses, as between two starts",
+        "docker(1)",
+    ),
+    "engine.container.snap": _fatal(
+        "Docker from snap was asked for the GPU: it does not see the files of the node's driver",
+        "`snap remove docker` and install docker.io or Docker's own packages, then nvidia-container-toolkit",
+        FIELD,
+    ),
+    "engine.container.gpu": _fatal(
+        "Docker does not know how to give a container the GPU",
+        "`nvidia-ctk runtime configure --runtime=docker` and restart docker, or `nvidia-ctk cdi generate "
+        "--output=/etc/cdi/nvidia.yaml`; after a change of the driver the latter is wanted anew",
+        "NVIDIA container toolkit",
+    ),
+    "engine.container.name": _fatal(
+        "A container of the rank's own name is there already",
+        "Remove it (`docker rm -f tandem-head tandem-worker`): the unit does so before each start, and could not",
+        "docker(1)",
+    ),
+    "engine.container.refused": _fatal(
+        "Docker refused to start the container",
+        "Its last words name what it misses; `journalctl -u docker -n 50` has more",
+        "docker(1)",
+    ),
+    "engine.ray.missing": _fatal(
+        "The engine has no Ray",
+        "Take an engine whose list pins ray, or set rendezvous to nnodes and distributed-executor-backend to mp",
+        VLLM,
+        scope="group",
+    ),
+    "engine.ray.platform": _fatal(
+        "This build of vLLM does not run over Ray",
+        "Set rendezvous to nnodes and distributed-executor-backend to mp: the build for CPUs knows no device of Ray",
+        "vLLM 0.32.0 v1/executor/ray_utils.py",
+        scope="group",
+    ),
+    "engine.ray.resources": _fatal(
+        "Ray found fewer GPUs in its cluster than the engine has ranks",
+        "See that the unit of every rank is up and joined (`journalctl -u tandem-worker`), and that its address is the "
+        "one of its first rail",
+        "vLLM 0.32.0 v1/executor/ray_utils.py",
+        scope="group",
+    ),
+    "engine.ray.memory_monitor": _fatal(
+        "Ray killed a rank because the node's memory looks full, which the page cache alone does here",
+        "Set RAY_memory_monitor_refresh_ms to 0, as the units of this collection do",
+        FIELD,
+        scope="group",
+    ),
+    "engine.ray.timeout": _fatal(
+        "A rank did not answer over Ray in time: the group is wedged, or still compiles",
+        "Look at the other ranks' journals for the first error; RAY_CGRAPH_get_timeout says how long is waited",
+        FIELD,
+        scope="group",
+    ),
     "engine.ray.version": _fatal(
         "The ranks run different versions of Ray or Python",
         "Install the same wheelhouse on every rank",

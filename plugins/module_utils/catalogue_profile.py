@@ -45,6 +45,29 @@ ENTRIES = {
         "Set RAY_memory_monitor_refresh_ms to 0 in engine.environment: CPU and GPU share the memory here",
         source="two-Spark owners",
     ),
+    "profile.ray.container": Entry(
+        "error",
+        "group",
+        "The profile joins its ranks by Ray, and its engine runs in a container",
+        "Set rendezvous to nnodes: no source of two Sparks runs Ray inside its images, nor does this collection",
+        source="seeds 001 and 002 run theirs without Ray",
+    ),
+    "profile.ray.python": Entry(
+        "error",
+        "group",
+        "The ranks have different Pythons ({found}), and Ray refuses a version that differs in its last number",
+        "Bring the nodes to one version of their operating system's packages (`apt-get install python3`)",
+        source="gpustack/gpustack#1640",
+    ),
+    "profile.driver.required": Entry(
+        "error",
+        "node",
+        "The profile {name} wants driver {wanted}, this node has {found}",
+        "Bring it there: `ansible-playbook playbooks/driver.yml -e tandem_driver_policy=pin "
+        "-e tandem_driver_version={version}` shows how. To try another driver, set driver.required to null in "
+        "tandem_profile_overrides",
+        source="the profile's source: another driver gave a third of the rate",
+    ),
     "profile.speculation.unreadable": Entry(
         "error",
         "group",

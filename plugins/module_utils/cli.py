@@ -21,9 +21,12 @@ COMMANDS = {
     "fabric": "fabric_command",
     "collective": "collective_command",
     "caches": "caches_command",
+    "clear": "clear_command",
+    "container": "container_command",
     "drop-caches": "page_cache",
     "guard": "guard_command",
     "build": "build_command",
+    "ray": "ray_command",
 }
 
 

@@ -8,13 +8,14 @@ A transient unit does it, so that it ends in time whatever becomes of the one wh
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import collective, commands, engine_state, fabric_command, fabric_env, files, nccl_log
+from . import collective, commands, container_run, engine_state, fabric_command, fabric_env, files, nccl_log
 from .collective import CollectiveError
 from .engine_config import EngineConfigError, environment_file
 from .kernel_files import Tree
@@ -24,6 +25,8 @@ ENVIRONMENT = "/run/tandem/collective.env"
 LOG = "/run/tandem/collective.log"
 PYTHON = f"{engine_state.CURRENT}/runtime/bin/python"
 LIBRARY = "/opt/tandem/lib"
+# Then PYTHON runs the image's.
+IN_CONTAINER = f"{engine_state.CURRENT}/{container_run.HOW}"
 # NCCL's log is read from this unit's output, so nothing may send it elsewhere or cut it.
 UNSET = "NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS"
 LAST_LINES = 12
@@ -70,9 +73,10 @@ def available_memory(root: str = "/") -> int | None:
 
 def command(wish: Wish) -> list[str]:
     """The transient unit, as the engine's unit has it where it matters: user, locked memory, environment."""
+    # In a container it is begun by root, who alone may ask for one.
+    account = {} if os.path.exists(IN_CONTAINER) else {"User": wish.user, "Group": wish.user}
     properties = {
-        "User": wish.user,
-        "Group": wish.user,
+        **account,
         "WorkingDirectory": "/",
         "LimitMEMLOCK": "infinity",
         "LimitSTACK": "64M",

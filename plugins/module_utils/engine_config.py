@@ -76,11 +76,15 @@ def engine_yaml(flags: dict, model: str, served_model_name: str) -> str:
     return "".join(f"{name}: {json.dumps(entries[name], sort_keys=True)}\n" for name in sorted(entries))
 
 
-def rank_arguments(rank: int, ranks: int, api_host: str, api_port: int) -> list[str]:
-    """The words after `vllm serve --config FILE` that differ between ranks.
+def rank_arguments(
+    rank: int, ranks: int, api_host: str, api_port: int, rendezvous: str | None = "nnodes"
+) -> list[str]:
+    """The words after `vllm serve --config FILE` that differ between ranks. With Ray only the head serves.
 
     `${TANDEM_…}` is filled in by systemd from /run/tandem/fabric.env, so that the release is the same on every rank.
     """
+    if rendezvous == "ray":
+        return ["--host", api_host, "--port", str(api_port)] if rank == 0 else []
     words = []
     if ranks > 1:
         words += ["--nnodes", str(ranks), "--node-rank", "${TANDEM_NODE_RANK}"]
@@ -110,4 +114,11 @@ def read_environment(path: Path) -> dict[str, str] | None:
     except (OSError, UnicodeDecodeError):
         return None
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line and line[:1] not in "#;")
-    return {name.strip(): value.strip().strip('"') for name, _equals, value in pairs}
+    return {name.strip(): _unquoted(value.strip()) for name, _equals, value in pairs}
+
+
+def _unquoted(value: str) -> str:
+    """What environment_file quoted, as systemd reads it."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", value[1:-1])
+    return value.strip('"')

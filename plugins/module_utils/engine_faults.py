@@ -28,6 +28,10 @@ FATAL = tuple(
         ),
         ("engine.memory.not_free", r"Free memory on device .*is less than desired GPU memory utilization"),
         (
+            "engine.ray.memory_monitor",
+            r"ray\.exceptions\.OutOfMemoryError|was killed due to the node running low on memory",
+        ),
+        (
             "engine.memory.killed",
             r"killed by the OOM killer|Failed with result 'oom-kill'|Out of memory: Killed process",
         ),
@@ -58,11 +62,26 @@ FATAL = tuple(
         ("engine.driver.too_old", r"container was built for NVIDIA Driver Release"),
         ("engine.driver.mismatch", r"Driver/library version mismatch|API mismatch: client has version"),
         ("engine.image.arch", r"exec format error|Exec format error"),
+        ("engine.container.snap", r"open /usr/bin/nvidia-cuda-mps-control: no such file or directory"),
+        (
+            "engine.container.gpu",
+            r"could not select device driver|unresolvable CDI devices|unknown or invalid runtime name: nvidia",
+        ),
+        ("engine.container.image", r"No such image: |Unable to find image '|image not known"),
+        ("engine.container.name", r"The container name \S+ is already in use"),
+        ("engine.container.refused", r"(?:docker|podman): Error response from daemon: "),
         ("engine.ray.version", r"Version mismatch: The cluster was started with"),
+        ("engine.ray.missing", r"Failed to import Ray: "),
+        ("engine.ray.platform", r"current platform \S+ does not support ray"),
+        ("engine.ray.resources", r"Cannot provide a placement group"),
+        ("engine.ray.timeout", r"RayChannelTimeoutError|RayCgraphCapacityExceeded"),
         ("engine.rpc_timeout", r"RPC call to \w+ timed out"),
         ("engine.rpc_timeout", r"ERROR .*\bTimeoutError$"),
         ("engine.peer_lost", r"(?:gloo|pair\.cc|NCCL|TCPStore).*Connection (?:closed|reset) by peer"),
-        ("engine.rank_died", r"Worker proc \S+ died unexpectedly"),
+        (
+            "engine.rank_died",
+            r"(?:Worker proc |RayWorkerProc rank=)\S+ died unexpectedly|ray\.exceptions\.ActorDiedError",
+        ),
         ("engine.cuda", r"CUDA error: |AcceleratorError"),
         (
             "engine.died",

@@ -32,7 +32,11 @@ _STAGES = tuple(
             "starting",
             r"non-default args: |Resolved architecture|V1 LLM engine \(v|Launching vLLM \(v|[█▀▄] +version \d",
         ),
-        ("waiting for the other rank", r"world_size=(?!1\b)\d+ rank=\d+ .*distributed_init_method="),
+        (
+            "waiting for the other rank",
+            r"world_size=(?!1\b)\d+ rank=\d+ .*distributed_init_method=|waiting for Ray at |"
+            r"Waiting for creating a placement group",
+        ),
         ("joined the other rank", r"rank \d+ in world size \d+ is|vLLM is using nccl==|all-reduce backends"),
         (
             "loading weights",

@@ -19,6 +19,10 @@ from .ibv import Device, read_devices
 from .kernel_files import Tree
 from .selection import Selection, select
 
+# What each node gets a value of its own for, or none: of no other node, and of nobody's image.
+SOCKETS = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "VLLM_HOST_IP")
+OWN = ("TANDEM_NODE_RANK", "TANDEM_MASTER_ADDR", "TANDEM_MASTER_PORT")
+PER_NODE = (*OWN, *SOCKETS, *sorted(nccl_rules.OF_EVERY_START))
 IP_TIMEOUT_S = 30  # it takes a hundredth of one; an emulated machine beside others took more than five
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .containers import stays
 from .engine_state import UNITS
 from .findings import Finding, finding
 from .kernel_files import Tree
@@ -107,7 +108,14 @@ def gpu_findings(
         notes.append(finding("memory.gpu.orphan", where, name=orphan.name, pid=orphan.pid, holds=holds))
         named.add(orphan.pid)
     for pid, each in on_gpu.items():
-        if pid not in named and each.get("unit") not in UNITS:
+        if pid in named or each.get("unit") in UNITS:
+            continue
+        if container := each.get("container"):
+            values = {name: container[name] for name in ("image", "program")}
+            told = f"{each.get('name')}, pid {pid}{_holds(each.get('memory_mib'))}"
+            values |= {"container": container["name"], "owner": told, "again": stays(container)}
+            notes.append(finding("container.foreign.gpu", where, **values))
+        else:
             who = each.get("unit") or each.get("user") or "an unknown owner"
             told = f"{each.get('name')}, pid {pid}, of {who}{_holds(each.get('memory_mib'))}"
             notes.append(

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from . import (
+    containers,
     engine_state,
     fabric_look,
     gpu,
@@ -155,7 +156,26 @@ def ibv(question: Question) -> Part:
 
 def listeners_part(question: Question) -> Part:
     found = listeners.read_listeners(os.path.join(question.root, "proc"))
-    return {"listeners": [asdict(each) for each in found]}, []
+    # Who publishes a port is a proxy, or a process in a container's own cgroup.
+    behind = any(
+        each.process == "docker-proxy" or containers.SCOPE.fullmatch(each.unit or "") for each in found
+    )
+    made = node_deep.containers_of(question) if behind else ()
+    return {
+        "listeners": [
+            {
+                **asdict(each),
+                "container": _named(
+                    containers.of_scope(each.unit, made) or containers.at_port(each.port, made)
+                ),
+            }
+            for each in found
+        ]
+    }, []
+
+
+def _named(container: containers.Container | None) -> dict[str, Any] | None:
+    return containers.described(container) if container else None
 
 
 def gpu_part(question: Question) -> Part:
@@ -167,6 +187,9 @@ def gpu_part(question: Question) -> Part:
         why = answer.out.strip().splitlines() or [f"nvidia-smi ended with {answer.rc}"]
         notes.append(finding("host.gpu.none", why=why[0].rstrip(".")))
     users = [{**asdict(each), **_owner(tree, each.pid)} for each in seen.processes]
+    contained = any(containers.SCOPE.fullmatch(each["unit"] or "") for each in users)
+    made = node_deep.containers_of(question) if contained else ()
+    users = [{**each, "container": _named(containers.of_scope(each["unit"], made))} for each in users]
     left_over = gpu_users.orphans(tree)
     return {
         "gpu": {
@@ -233,6 +256,7 @@ SUBSETS: dict[str, Callable[[Question], Part]] = {
     "pressure": node_deep.pressure,
     "power": node_deep.power,
     "nccl": node_deep.nccl,
+    "containers": node_deep.containers_part,
     "status": node_deep.rank,
 }
 # What is seen where nothing is there: the shape of a part that could not be looked at.

@@ -157,7 +157,7 @@ def nccl(question: Question) -> Part:
         notes += nccl_notes.judge(said, wanted.get("minimum"), wanted["transport"])
     proc = Tree(os.path.join(question.root, "proc"))
     ranks = rank_processes.look(proc, [(each.pid, each.name, each.unit) for each in seen.processes])
-    made = _containers(question)
+    made = containers_of(question)
     ports, netdevs = _ports(question.tree), question.tree.names("sys/class/net")
     notes += rank_processes.judge(ranks, ports, netdevs)
     notes += containers.judge(made, [hca for hca, _port in ports])
@@ -189,7 +189,7 @@ def _ports(tree: Tree) -> list[tuple[str, int]]:
     ]
 
 
-def _containers(question: Question) -> tuple[containers.Container, ...]:
+def containers_of(question: Question) -> tuple[containers.Container, ...]:
     """Of every engine of containers that is here and answers; one that hangs is asked no longer than others."""
     programs = [name for name in containers.PROGRAMS if question.live and commands.there(name)]
     found: dict[str, containers.Container] = {}
@@ -199,8 +199,14 @@ def _containers(question: Question) -> tuple[containers.Container, ...]:
         if ids := containers.ids(listed.out):
             (told,) = question.ask([program, "inspect", *ids])
             # docker may be podman's own wrapper, and tell the same ones.
-            found.update({each.id: each for each in containers.read_inspect(told.out)})
+            found.update({each.id: each for each in containers.read_inspect(told.out, program)})
     return tuple(found.values())
+
+
+def containers_part(question: Question) -> Part:
+    """Every container, whoever made it. Of engines those that come back unasked are told."""
+    made = containers_of(question)
+    return {"containers": [containers.described(each) for each in made]}, containers.foreign(made)
 
 
 def _of_others(found: Finding) -> Finding:

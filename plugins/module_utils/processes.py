@@ -9,12 +9,16 @@ import os
 import pwd
 from dataclasses import dataclass
 
+from .containers import own_unit
 from .kernel_files import Tree
 
 
 @dataclass(frozen=True)
 class Owner:
-    """One process. unit is the innermost systemd unit of its cgroup; None is unknown or none."""
+    """One process. unit is the innermost systemd unit of its cgroup, or the rank's unit whose container it is in.
+
+    None is unknown or none.
+    """
 
     pid: int
     name: str | None
@@ -47,7 +51,8 @@ def owner(tree: Tree, pid: int) -> Owner | None:
     except OSError:
         return None
     cgroup = tree.text(str(pid), "cgroup") or ""
-    return Owner(pid, tree.text(str(pid), "comm"), unit_of(cgroup), user_name(uid))
+    unit = own_unit(os.path.dirname(tree.root.rstrip("/")), cgroup) or unit_of(cgroup)
+    return Owner(pid, tree.text(str(pid), "comm"), unit, user_name(uid))
 
 
 def ssh_connection(tree: Tree, pid: int) -> tuple[str, str] | None:

@@ -21,6 +21,7 @@ from . import (
     apt_transaction,
     build_unit,
     commands,
+    container_image,
     cuda_repository,
     driver_record,
     engine_state,
@@ -53,6 +54,7 @@ STATE = "var/lib/tandem"
 FOLDERS = ("opt/tandem", "etc/tandem", "var/cache/tandem", "run/tandem", STATE)
 # An empty file for each package that a role installed because it was missing.
 PACKAGES = f"{STATE}/packages"
+RUNTIMES = "opt/tandem/runtime"
 HOME = "/var/cache/tandem"
 FIRST_PERSON = 1000  # the lowest number of an account of people
 # Of the first access, which this very run may come by.
@@ -66,7 +68,7 @@ class RemovalError(Exception):
 
 @dataclass(frozen=True)
 class Trace:
-    """kind: unit, file, package, account, folder or weights. name: a path where it is one."""
+    """kind: unit, file, package, account, image, folder or weights. name: a path where it is one."""
 
     kind: str
     name: str
@@ -109,6 +111,7 @@ def look(host: Host, user: str, path: str, weights: bool) -> Found:
     found.traces += [Trace("unit", name) for name in _up(host.units(), UNITS)]
     found.traces += [Trace("file", name) for name in _files(host.root)]
     _packages(host, found)
+    _images(host, found)
     _weights(host, found, path, weights)
     _account(host, found, user)
     for folder in FOLDERS:
@@ -162,6 +165,18 @@ def _packages(host: Host, found: Found) -> None:
         more = ", ".join(sorted(going - set(ours)))
         why = f"{more} would go with them" if more else "apt would not take them away"
         found.kept.append(f"the packages {', '.join(ours)}, which this collection installed: {why}")
+
+
+def _images(host: Host, found: Found) -> None:
+    """Those that a role pulled, built or loaded; one that was there before stays, as the program that keeps it does."""
+    for folder in sorted((host.root / RUNTIMES).glob("*/")):
+        record = container_image.read_record(folder)
+        if not record:
+            continue
+        ours = record.get("ours") or []
+        found.traces += [Trace("image", f"{record['program']} {name}") for name in ours]
+        if not ours:
+            found.kept.append(f"the image {record.get('name')}, which was there before this collection")
 
 
 def _weights(host: Host, found: Found, path: str, wanted: bool) -> None:
@@ -233,6 +248,11 @@ def remove(host: Host, found: Found) -> list[str]:
         answer = host.ask([*APT, "purge", *packages], 600)
         if not answer.ok:
             troubles.append(f"{', '.join(packages)} could not be removed: {_last(answer.out)}")
+    for image in found.named("image"):
+        program, _space, name = image.partition(" ")
+        answer = host.ask([program, "image", "rm", name], 600)
+        if not answer.ok and host.ask([program, "image", "inspect", name]).ok:
+            troubles.append(f"the image {name} could not be removed: {_last(answer.out)}")
     for place in found.named("weights"):
         _remove_tree(host, place, [], troubles)
     for name in found.named("account"):

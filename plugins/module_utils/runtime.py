@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import commands, engine_config
+from . import commands, container_image, engine_config
 
 FINGERPRINT = "fingerprint.json"
 # Written by the installer for its own use: they differ between two installs of the same wheels.
@@ -132,9 +132,30 @@ def described(path: Path) -> dict:
 
 def of_release(release: Path) -> dict:
     """The engine that the release in this folder starts, as `described` says it; {nvcc} too where it compiles."""
-    found = described(Path(os.path.realpath(release / "runtime")))
+    folder = Path(os.path.realpath(release / "runtime"))
+    if (folder / container_image.RECORD).exists():
+        return in_container(folder)
+    found = described(folder)
     cuda_home = (engine_config.read_environment(release / "env") or {}).get("CUDA_HOME")
     return {**found, "nvcc": nvcc(cuda_home)} if cuda_home else found
+
+
+def in_container(folder: Path) -> dict:
+    """The same of an image that a folder stands for: it is installed while the image is there."""
+    record = container_image.read_record(folder) or {}
+    question = [record.get("program", "docker"), "image", "inspect", record.get("image", "none")]
+    image = container_image.read_inspect(commands.ask(question, timeout_s=60).out) if record else None
+    if image is None:
+        return {"installed": False, "path": str(folder)}
+    return {
+        "installed": True,
+        "path": str(folder),
+        "fingerprint": record["fingerprint"],
+        "image": image.id,
+        "packages": record.get("packages") or {},
+        "files": {},
+        "changed_since": [],
+    }
 
 
 def differences(one: Mapping, other: Mapping, names: tuple[str, str]) -> list[str]:

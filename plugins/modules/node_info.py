@@ -44,6 +44,7 @@ options:
       - pressure
       - power
       - nccl
+      - containers
       - status
     default: []
   kernel_log:
@@ -154,7 +155,7 @@ node:
       elements: dict
       sample:
         - {protocol: tcp, address: 0.0.0.0, port: 8888, pid: 4242, process: python3,
-           unit: tandem-head.service, user: tandem}
+           unit: tandem-head.service, user: tandem, container: null}
     gpu:
       description:
         - What C(nvidia-smi) says; processes that only draw are left out.
@@ -167,7 +168,8 @@ node:
           - {index: 0, name: NVIDIA GB10, bus_id: "0000000F:01:00.0", temperature_c: 42, state: P0,
              power_w: 12, utilization_percent: 0, memory_used_mib: null, memory_total_mib: null}
         processes:
-          - {pid: 4242, name: "VLLM::EngineCore", memory_mib: 104277, unit: tandem-head.service, user: tandem}
+          - {pid: 4242, name: "VLLM::EngineCore", memory_mib: 104277, unit: tandem-head.service, user: tandem,
+             container: null}
         orphans: []
     engine:
       description:
@@ -246,6 +248,13 @@ node:
              memlock_bytes: 8388608, locks: false, environment: {NCCL_NET: IB}, beside: []}
         containers:
           - {name: v4-flash, image: "registry/engine:1", state: running, lacks: ["--device=/dev/infiniband"]}
+    containers:
+      description: Every container. C(ours) is that of a rank, C(restart) when it comes back unasked.
+      type: list
+      elements: dict
+      sample:
+        - {id: 0f3b0f3b0f3b, name: v4-flash, image: "registry/engine:1", state: exited, program: docker,
+           restart: unless-stopped, engine: true, ours: false}
     status:
       description: What M(tandem.spark.status_info) returns; null where nothing of the collection is on the node.
       type: dict

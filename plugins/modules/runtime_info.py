@@ -50,6 +50,11 @@ packages:
   returned: when installed
   type: dict
   sample: {vllm: 0.33.0, torch: 2.14.0}
+image:
+  description: The id of its image, where it runs in a container.
+  returned: when its image is there
+  type: str
+  sample: sha256:5b41e6d0c8a7f1c2b3a4958677d6e5f4c3b2a190817263544536271809fabcde
 files:
   description: A hash for the files of each package, by which two environments of one version are told apart.
   returned: when installed

@@ -18,7 +18,7 @@ from ansible_collections.tandem.spark.plugins.plugin_utils import doctor
 from ansible_collections.tandem.spark.plugins.plugin_utils.report import line
 
 # Of a profile that computes without a GPU, or whose ranks speak over sockets, these tell nothing.
-OF_THE_GPU = ("driver.", "power.", "plan.gpu.", "host.gpu.")
+OF_THE_GPU = ("driver.", "power.", "plan.gpu.", "host.gpu.", "container.gpu.", "container.foreign.gpu")
 OF_RDMA = (
     "fabric.address.",
     "fabric.gid.",

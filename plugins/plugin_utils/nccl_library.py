@@ -16,6 +16,8 @@ from pathlib import Path
 from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
 from ansible_collections.tandem.spark.plugins.module_utils.nccl_speaker import version_number
 
+# Engines whose libraries no lock list of this collection names.
+UNLISTED = ("container", "source")
 _PIN = re.compile(r"^(nvidia-nccl-\w+)==(\S+)", re.MULTILINE)
 
 
@@ -42,6 +44,10 @@ def choose(profile: Mapping, lists: Path) -> Choice:
     lock, minimum = profile["runtime"].get("lock"), profile["nccl"].get("minimum")
     own = locked(lists, lock) if lock else None
     preload = (profile["nccl"].get("preload") or {}).get("lock")
+    if own is None and minimum and preload and profile["runtime"].get("kind") in UNLISTED:
+        # What such an engine loads is known when it runs, and only then whether that is new enough.
+        told = f"No list tells which NCCL the engine brings, {minimum} or newer is wanted"
+        return Choice(None, preload, f"{told}: {locked(lists, preload)} is preloaded.")
     if own is None:
         return Choice(None, None, "The engine brings no NCCL of its own (gloo); nothing is preloaded.")
     if not minimum or version_number(own) >= version_number(minimum):
@@ -63,7 +69,8 @@ def problems(profile: Mapping, lists: Path) -> list[str]:
     if not re.fullmatch(r"\d+\.\d+\.\d+", minimum):
         return [*found, f"nccl.minimum is {minimum!r}, wanted is a version such as 2.30.4"]
     choice = choose(profile, lists)
-    if choice.own is None or version_number(choice.own) >= version_number(minimum):
+    enough = choice.own is not None and version_number(choice.own) >= version_number(minimum)
+    if enough or (choice.own is None and choice.lock is None):
         return found
     if choice.lock is None:
         wanted = "name a list under nccl.preload.lock, or take a newer engine"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
+from ansible_collections.tandem.spark.plugins.module_utils.containers import stays
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 from ansible_collections.tandem.spark.plugins.module_utils.gpu_users import Orphan, gpu_findings
 from ansible_collections.tandem.spark.plugins.module_utils.memory_plan import MemoryPlanError, Wish
@@ -43,6 +44,7 @@ def check(group: str, ranks: list[Rank], plan: GroupPlan, profile: Mapping) -> I
     yield from _check_subnets(ranks, plan)
     yield from _check_ports(ranks)
     yield from _check_gpus(ranks, profile)
+    yield from _check_licence(ranks[0], profile)
     yield from _check_memory(ranks, profile)
 
 
@@ -222,6 +224,18 @@ def _taken_ports(rank: Rank, variables: Iterable[str]) -> Iterator[Finding]:
             and not _ours(listener["unit"])
         ):
             use, variable = wanted[listener["port"]]
+            if container := listener.get("container"):
+                values = {name: container[name] for name in ("image", "program")}
+                values |= {"container": container["name"], "again": stays(container)}
+                yield finding(
+                    "container.foreign.port",
+                    [rank.host],
+                    port=listener["port"],
+                    use=use,
+                    variable=variable,
+                    **values,
+                )
+                continue
             yield finding(
                 "plan.port.taken",
                 [rank.host],
@@ -240,6 +254,19 @@ def _check_gpus(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:
             gpu = rank.node["gpu"]
             left_over = [Orphan(**each) for each in gpu.get("orphans") or ()]
             yield from gpu_findings(gpu["processes"], left_over, [rank.host])
+
+
+def _check_licence(head: Rank, profile: Mapping) -> Iterator[Finding]:
+    """Whoever pulls an image accepts its licence; where the licence is not told, the image itself is named."""
+    runtime = profile["runtime"]
+    image = runtime.get("image") if runtime.get("kind") == "container" else None
+    if not image:
+        return
+    accepted = head.variables.get("tandem_accept_licenses") or []
+    if image["licence"] in accepted or image["name"] in accepted:
+        return
+    told = image["licence"] if "not told" not in image["licence"] else image["name"]
+    yield finding("container.image.licence", name=image["name"], licence=image["licence"], accepted=told)
 
 
 def _check_memory(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
-from ansible_collections.tandem.spark.plugins.module_utils import build_plan
+from ansible_collections.tandem.spark.plugins.module_utils import build_plan, ray_settings
+from ansible_collections.tandem.spark.plugins.module_utils.container_image import DIGEST
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 from ansible_collections.tandem.spark.plugins.module_utils.toolchain import DRIVER_BRANCHES, OLDEST_BRANCHES
 from ansible_collections.tandem.spark.plugins.plugin_utils.patches import PATCHES
@@ -49,10 +50,12 @@ def check(
     if why := profile.get("not_runnable"):
         names = ", ".join(runnable)
         yield finding("profile.not_runnable", name=profile["name"], reason=why, runnable=names)
-    for each in (_ranks, _speculation, _kv_cache, _context, _needed, _graphs):
+    for each in (_ranks, _image, _speculation, _kv_cache, _context, _needed, _graphs):
         yield from each(profile)
     yield from _flags(profile, flags)
     yield from _toolkit(profile, nodes)
+    yield from _driver(profile, nodes)
+    yield from _one_python(profile, nodes)
     if not profile.get("not_runnable"):
         yield from _build(profile)
 
@@ -101,9 +104,25 @@ def _ranks(profile: Mapping) -> Iterator[Finding]:
         yield finding("profile.ray.nnodes")
     if join == "ray" and backend != "ray":
         yield finding("profile.ray.backend", backend=backend or "not set")
-    refresh = profile["engine"]["environment"].get("RAY_memory_monitor_refresh_ms")
+    if join == "ray" and profile["runtime"]["kind"] == "container":
+        yield finding("profile.ray.container")
+    refresh = profile["engine"]["environment"].get(ray_settings.MEMORY_MONITOR, 0)
     if join == "ray" and str(refresh) != "0":
-        yield finding("profile.ray.memory_monitor", found="not set" if refresh is None else refresh)
+        yield finding("profile.ray.memory_monitor", found=refresh)
+
+
+def _image(profile: Mapping) -> Iterator[Finding]:
+    """An image is named by what is in it; a tag says what its owner wants it to say today."""
+    image = profile["runtime"].get("image")
+    if profile["runtime"]["kind"] != "container" or not image:
+        return
+    name, digest, begins = image["name"], image.get("digest"), image.get("digest_begins")
+    if not digest:
+        more = f". It begins with {begins}" if begins else ""
+        yield finding("container.image.digest", name=name, begins=more)
+    elif not DIGEST.match(digest) or (begins and not digest.startswith(begins)):
+        wanted = begins or "sha256: and 64 digits"
+        yield finding("container.image.digest_other", name=name, found=digest, wanted=wanted)
 
 
 def _speculative(profile: Mapping) -> object:
@@ -285,6 +304,23 @@ def _kind(kind: str, value: object) -> tuple[str, str] | None:
     if kind == "on" and value is False:
         return "can only be switched on", "Remove it from engine.flags: it is off then"
     return None
+
+
+def _driver(profile: Mapping, nodes: Mapping[str, Mapping | None]) -> Iterator[Finding]:
+    wanted = (profile.get("driver") or {}).get("required")
+    for host, node in nodes.items():
+        found = ((node or {}).get("gpu") or {}).get("driver")
+        if wanted and found and found not in wanted:  # that it is unknown is said by others
+            values = {"name": profile["name"], "wanted": " or ".join(wanted), "version": wanted[0]}
+            yield finding("profile.driver.required", [host], found=found, **values)
+
+
+def _one_python(profile: Mapping, nodes: Mapping[str, Mapping | None]) -> Iterator[Finding]:
+    """Ray compares the whole version of every process that joins, and an environment has that of its node."""
+    found = {host: node["python"]["version"] for host, node in nodes.items() if node and node.get("python")}
+    if profile.get("rendezvous") == "ray" and len(set(found.values())) > 1:
+        told = ", ".join(f"{host}: {version}" for host, version in found.items())
+        yield finding("profile.ray.python", list(found), found=told)
 
 
 def _toolkit(profile: Mapping, nodes: Mapping[str, Mapping | None]) -> Iterator[Finding]:

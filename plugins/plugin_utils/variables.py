@@ -41,6 +41,7 @@ RANGES = {
     "tandem_build_reserve_gib": (0, 10000),
     "tandem_cache_max_gib": (1, 65536),
     "tandem_checkpoint_timeout_s": (60, 7 * 86400),
+    "tandem_container_timeout_s": (60, 7 * 86400),
     "tandem_fabric_mtu": (1280, 9978),  # the least that IPv6 needs, the most that a ConnectX-7 takes
     "tandem_fabric_revert_after_s": (10, 3600),
     "tandem_fabric_peer_timeout_s": (1, 600),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.tandem.spark.plugins.filter.runtime import FilterModule
-from ansible_collections.tandem.spark.plugins.module_utils import flashinfer_question, runtime
+from ansible_collections.tandem.spark.plugins.module_utils import commands, flashinfer_question, runtime
 from ansible_collections.tandem.spark.plugins.plugin_utils import planning, profile, profile_checks
 
 ROOT = Path(__file__).parents[2]
@@ -195,3 +195,32 @@ def test_what_a_profile_needs(name, shape):
     assert profile_checks.decode_shape(as_text) == shape
     without = profile.merged(described, {"engine": {"flags": {"speculative-config": None}}})
     assert profile_checks.decode_shape(without) is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_engine_in_a_container_is_there_while_its_image_is(tmp_path, monkeypatch, there):
+    """What a release starts is looked at by the folder that stands for it, of either kind."""
+    release, folder = tmp_path / "release", tmp_path / "runtime"
+    for path in (release, folder):
+        path.mkdir()
+    (release / "runtime").symlink_to(folder)
+    (release / "env").write_text('CUDA_HOME="/usr/local/cuda"\n')
+    record = {
+        "image": "sha256:1f",
+        "fingerprint": "f" * 64,
+        "program": "docker",
+        "packages": {"vllm": "0.26.0"},
+    }
+    (folder / "container.json").write_text(json.dumps(record))
+    asked = []
+
+    def ask(words, **_options):
+        asked.append(words)
+        return commands.Answer(0 if there else 1, '[{"Id": "sha256:1f"}]' if there else "")
+
+    monkeypatch.setattr(commands, "ask", ask)
+    found = runtime.of_release(release)
+    assert asked == [["docker", "image", "inspect", "sha256:1f"]]
+    assert found["installed"] is there and found["path"] == str(folder)
+    assert there is False or (found["fingerprint"], found["packages"]) == ("f" * 64, {"vllm": "0.26.0"})
+    assert "nvcc" not in found  # the image has its own

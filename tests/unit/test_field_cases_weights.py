@@ -21,6 +21,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
     checkpoint_look,
     engine_config,
     engine_log,
+    ray_settings,
     runtime,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.checkpoint_bring import Wish, bring
@@ -256,12 +257,13 @@ def case_113():
 def case_114():
     """Ray kills ranks over the page cache unless it is told not to."""
     assert "profile.ray.memory_monitor" not in faults("v4-flash-main-ray")
-    without = {"engine": {"environment": {"RAY_memory_monitor_refresh_ms": None}}}
-    assert "profile.ray.memory_monitor" in faults("v4-flash-main-ray", **without)
+    on = {"engine": {"environment": {"RAY_memory_monitor_refresh_ms": 250}}}
+    assert "profile.ray.memory_monitor" in faults("v4-flash-main-ray", **on)
     assert "profile.ray.memory_monitor" not in faults("v4-flash-next")
-    assert 'RAY_memory_monitor_refresh_ms="0"' in engine_config.environment_file(
-        {"RAY_memory_monitor_refresh_ms": 0}
-    )
+    given = engine_config.environment_file(ray_settings.environment("/opt/tandem/current"))
+    assert 'RAY_memory_monitor_refresh_ms="0"' in given
+    killed = "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory."
+    assert fatal(killed) == "engine.ray.memory_monitor"
 
 
 # -- the table -------------------------------------------------------------------------------------------------------

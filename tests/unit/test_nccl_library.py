@@ -31,6 +31,10 @@ def lists(tmp_path):
     return tmp_path
 
 
+def unlisted(kind: str, **nccl) -> dict:
+    return {"transport": "rdma", "runtime": {"kind": kind}, "nccl": nccl}
+
+
 def profile(engine: str, transport: str = "rdma", **nccl) -> dict:
     return {"transport": transport, "runtime": {"lock": f"{engine}.txt"}, "nccl": nccl}
 
@@ -52,6 +56,21 @@ def profile(engine: str, transport: str = "rdma", **nccl) -> dict:
         ),
         (profile("old"), "2.28.9", None, "wants no other"),
         (profile("cpu", minimum="2.30.4", preload={"lock": "new.txt"}), None, None, "gloo"),
+        # No list tells what an image brings, or what is compiled: what is wanted is preloaded.
+        (
+            unlisted("container", minimum="2.30.4", preload={"lock": "new.txt"}),
+            None,
+            "new.txt",
+            "2.30.7 is preloaded",
+        ),
+        (
+            unlisted("source", minimum="2.30.4", preload={"lock": "new.txt"}),
+            None,
+            "new.txt",
+            "2.30.7 is preloaded",
+        ),
+        (unlisted("container", minimum="2.30.4"), None, None, "nothing is preloaded"),
+        (unlisted("container"), None, None, "nothing is preloaded"),
     ],
 )
 def test_what_is_preloaded(lists, made, own, lock, words):
@@ -68,6 +87,10 @@ def test_what_is_preloaded(lists, made, own, lock, words):
         (profile("old", minimum="2.30.4", preload={"lock": "none.txt"}), "'none.txt' is no list"),
         (profile("old", minimum="2.30.4", preload={"lock": "cpu.txt"}), "'cpu.txt' is no list"),
         (profile("old", minimum="2.30.8", preload={"lock": "new.txt"}), "pins NCCL 2.30.7, older than"),
+        (
+            unlisted("container", minimum="2.30.4", preload={"lock": "old.txt"}),
+            "pins NCCL 2.28.9, older than",
+        ),
         (profile("new", environment={"NCCL_NET": "Socket"}), "NCCL_NET=Socket while transport is rdma"),
         (profile("new", environment={"NCCL_IB_DISABLE": 1}), "NCCL_IB_DISABLE=1 while transport is rdma"),
         (profile("new", "tcp", environment={"NCCL_IB_GID_INDEX": 3}), "NCCL_IB_GID_INDEX, which every start"),
@@ -93,8 +116,10 @@ def test_rdma_fails_closed(transport, given, expected):
 
 
 @pytest.mark.parametrize("name", names(FILES / "profiles"))
-def test_profiles_that_ship_need_no_preload(name):
-    assert nccl_preload(load(name, FILES / "profiles", {}, SCHEMA), str(LISTS))["lock"] is None
+def test_profiles_whose_list_has_a_new_enough_one_need_no_preload(name):
+    profile = load(name, FILES / "profiles", {}, SCHEMA)
+    wanted = None if profile["runtime"]["kind"] == "wheels" else "nccl-cu13.txt"
+    assert nccl_preload(profile, str(LISTS))["lock"] == wanted
 
 
 def test_the_list_that_ships_is_new_enough_for_the_profile_that_names_it():

@@ -49,14 +49,61 @@ def rule(k_rule: str, k: int) -> dict:
 def test_what_ships_has_no_fault_but_that_it_cannot_be_run_yet(name):
     profile = loaded(name)
     errors = [note.id for note in found(profile) if note.severity == "error"]
-    assert errors == (["profile.not_runnable"] if "not_runnable" in profile else [])
+    wanted = ["profile.not_runnable"] if "not_runnable" in profile else []
+    # No source tells the whole digest of its image, so whoever takes the profile names it.
+    wanted += ["container.image.digest"] if profile["runtime"]["kind"] == "container" else []
+    assert errors == wanted
 
 
 def test_what_cannot_be_run_yet_is_refused_with_its_own_sentence():
-    profile = loaded("v4-flash-384k-container")
+    profile = loaded("v4-flash-next", not_runnable="there is no such machine")
     (note,) = [note for note in found(profile) if note.severity == "error"]
     assert note.summary.endswith(profile["not_runnable"])
-    assert "v4-flash-next" in note.remedy and "container" not in note.remedy
+    assert "v4-flash-next" in note.remedy
+
+
+DIGEST = "sha256:08241111" + "0" * 56
+
+
+@pytest.mark.parametrize(
+    ("image", "wanted"),
+    [
+        ({"digest": DIGEST}, []),
+        ({}, ["container.image.digest"]),
+        ({"digest": "sha256:" + "1" * 64}, ["container.image.digest_other"]),
+        ({"digest": "sha256:" + "1" * 64, "digest_begins": None}, []),
+        ({"digest": DIGEST[:-1]}, ["container.image.digest_other"]),
+        ({"digest": "08241111", "digest_begins": None}, ["container.image.digest_other"]),
+    ],
+)
+def test_an_image_is_named_by_what_is_in_it(image, wanted):
+    profile = loaded("v4-flash-384k-container", runtime={"image": image})
+    assert [note.id for note in found(profile) if note.severity == "error"] == wanted
+
+
+def test_the_message_for_a_missing_digest_says_how_it_begins():
+    (note,) = [note for note in found(loaded("v4-flash-384k-container")) if note.severity == "error"]
+    assert "sha256:08241111" in note.remedy and "hazyumps/deepseek-v4-flash-gb10:" in note.summary
+
+
+@pytest.mark.parametrize(
+    ("driver", "wanted"), [("580.142", []), ("580.159.03", ["profile.driver.required"]), (None, [])]
+)
+def test_a_profile_may_be_of_one_driver_alone(driver, wanted):
+    profile = loaded("v4-flash-preview-container", runtime={"image": {"digest": DIGEST}})
+    notes = [note for note in found(profile, driver) if note.severity == "error"]
+    assert [note.id for note in notes] == wanted
+    assert all("tandem_driver_version=580.142" in note.remedy for note in notes)
+
+
+def test_ray_wants_one_python_to_its_last_number():
+    profile = loaded(rendezvous="ray", **flags(distributed_executor_backend="ray"))
+    nodes = {host: {"python": {"version": version}} for host, version in (("a", "3.12.3"), ("b", "3.12.7"))}
+    notes = list(check(profile, nodes, FLAGS, profiles.runnable(FOLDER)))
+    (note,) = [note for note in notes if note.severity == "error"]
+    assert note.id == "profile.ray.python" and "a: 3.12.3, b: 3.12.7" in note.summary
+    nodes["b"] = nodes["a"]
+    assert not [note for note in check(profile, nodes, FLAGS, []) if note.severity == "error"]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +116,29 @@ def test_what_cannot_be_run_yet_is_refused_with_its_own_sentence():
         ({"tensor_parallel_size": 4}, []),
         (flags(distributed_executor_backend="ray"), ["profile.ray.nnodes"]),
         ({"tensor_parallel_size": 1, **flags(distributed_executor_backend="ray")}, []),
-        ({"rendezvous": "ray"}, ["profile.ray.backend", "profile.ray.memory_monitor"]),
-        ({"rendezvous": "ray", **flags(distributed_executor_backend="ray")}, ["profile.ray.memory_monitor"]),
+        ({"rendezvous": "ray"}, ["profile.ray.backend"]),
+        ({"rendezvous": "ray", **flags(distributed_executor_backend="ray")}, []),
+        (
+            {
+                "rendezvous": "ray",
+                "engine": {
+                    "flags": {"distributed-executor-backend": "ray"},
+                    "environment": {"RAY_memory_monitor_refresh_ms": 250},
+                },
+            },
+            ["profile.ray.memory_monitor"],
+        ),
+        (
+            {
+                "rendezvous": "ray",
+                "runtime": {
+                    "kind": "container",
+                    "image": {"name": "x:1", "digest": "sha256:" + "0" * 64, "licence": "MIT"},
+                },
+                **flags(distributed_executor_backend="ray"),
+            },
+            ["profile.ray.container"],
+        ),
         # the draft
         (flags(speculative_config=None), []),
         (flags(speculative_config="five"), ["profile.speculation.unreadable"]),
@@ -229,6 +297,9 @@ def test_a_list_of_flags_can_be_read(file):
     assert len(known) > 200
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name in profiles.runnable(FOLDER)])
+RUN_HERE = [name for name in NAMES if name in profiles.runnable(FOLDER)]
+
+
+@pytest.mark.parametrize("name", [name for name in RUN_HERE if loaded(name)["runtime"]["kind"] == "wheels"])
 def test_the_flags_of_what_can_be_run_are_known(name):
     assert (FLAGS / f"vllm-{vllm_release(loaded(name))}.txt").is_file()

@@ -286,3 +286,33 @@ def test_how_people_come_to_the_node_is_told_and_stays(host):
     assert any("/etc/sudoers.d/90-tandem" in why for why in look(host).kept)
     uninstall(host)
     assert (host.root / removal.BOOTSTRAP).exists()
+
+
+def record(host, key, **more):
+    put(
+        host.root,
+        f"opt/tandem/runtime/{key}/container.json",
+        json.dumps(
+            {"image": f"sha256:{key}", "fingerprint": "f", "program": "docker", "name": "x/y:1", **more}
+        ),
+    )
+
+
+def test_an_image_that_was_brought_goes_and_one_that_was_there_stays(host):
+    record(host, "ab", ours=["sha256:ab", "sha256:base"])
+    record(host, "cd", ours=[])
+    found = look(host)
+    assert found.named("image") == ["docker sha256:ab", "docker sha256:base"]
+    assert any("x/y:1, which was there before" in why for why in found.kept)
+    assert uninstall(host) == []
+    assert host.asked("docker", "image", "rm") == [
+        ["docker", "image", "rm", "sha256:ab"],
+        ["docker", "image", "rm", "sha256:base"],
+    ]
+
+
+def test_an_image_that_others_use_by_now_is_told(host):
+    record(host, "ab", ours=["sha256:ab"])
+    host.refuses["image rm"] = "conflict: unable to delete ab (must be forced) - image is being used"
+    (trouble,) = uninstall(host)
+    assert "sha256:ab could not be removed: conflict" in trouble

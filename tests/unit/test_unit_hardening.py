@@ -56,9 +56,9 @@ def rendered(role: str, accelerator: str) -> str:
     return environment.from_string(TEMPLATE.read_text()).render(
         __tandem_role=role,
         __tandem_cache="/var/cache/tandem/0123456789abcdef",
+        __tandem_commands={role: "/opt/tandem/current/runtime/bin/vllm serve"},
         __tandem_plan={
             "user": "tandem",
-            "arguments": {role: ["--port", "8888"]},
             "profile": {"accelerator": accelerator},
         },
     )
