@@ -69,7 +69,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class Wheel:
-    """One wheel. version: what it must have, None for any. patches: (name, text). network: why it needs one."""
+    """One wheel. version: what it must have, None for any. patches: (name, text). network: why it needs one.
+
+    deepgemm: the variable of a tree that must have the kernels for SM120, empty where there is none.
+    """
 
     name: str
     version: str | None
@@ -81,6 +84,7 @@ class Wheel:
     environment: tuple[tuple[str, str], ...]
     network: str
     disk_gib: float
+    deepgemm: str = ""
     digest: str = ""
 
     @property
@@ -177,6 +181,7 @@ def job(plan: Plan, wanted: Sequence[str]) -> list[dict[str, Any]]:
             "before": [list(words) for words in wheel.before],
             "environment": dict(wheel.environment),
             "network": wheel.network,
+            "deepgemm": wheel.deepgemm,
             "disk_gib": wheel.disk_gib,
         }
         for wheel in plan.wheels
@@ -223,6 +228,7 @@ def _wheel(
         before=tuple(tuple(words) for words in told.get("before") or ()),
         environment=tuple(sorted((name, str(value)) for name, value in merged.items())),
         network=told.get("network") or "",
+        deepgemm=told.get("deepgemm") or "",
         disk_gib=float(told.get("disk_gib") or 1.0),
     )
 
@@ -250,6 +256,8 @@ def _problems(build: Mapping[str, Any], patches: Container[str]) -> Iterator[str
                 yield f"{where} needs {need}, which is not built before it"
         if told.get("patches") and told["patches"] not in patches:
             yield f"{where}: patches/ has no {told['patches']}"
+        if told.get("deepgemm") and told["deepgemm"] not in (told.get("trees") or {}):
+            yield f"{where}.deepgemm: {told['deepgemm']} is not among its trees"
         for words in told.get("before") or []:
             if not words or not all(isinstance(word, str) for word in words):
                 yield f"{where}: each of before is a list of words"

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import build_store, build_trees, commands, runtime
+from . import build_store, build_trees, commands, runtime, sm120_kernels
 from .checkpoint_seals import save
 from .findings import Finding, finding
 from .kernel_files import Tree
@@ -181,6 +181,11 @@ class Builder:
         """Everything unpacked; the source itself is there only once it is patched and prepared too."""
         for tree in wheel["trees"]:
             build_trees.unpack(self._archive(tree["archive"]), work / "trees" / tree["archive"])
+        if wheel["deepgemm"]:
+            # Now, not after hours: two repositories have this name, and each had revisions without the kernels.
+            asked = sm120_kernels.look_at_deepgemm(variables[wheel["deepgemm"]])
+            if lacks := sm120_kernels.error(asked):
+                raise BuildStop(lacks)
         if (work / "source").is_dir():
             return
         raw = work / "source.raw"

@@ -147,6 +147,11 @@ def _word(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def error(deepgemm: DeepGemm) -> Finding | None:
+    """Why a DeepGEMM will not do; None where it does, or where that could not be told."""
+    return next((note for note in judge(deepgemm, None, ()) if note.severity == "error"), None)
+
+
 def judge(deepgemm: DeepGemm | None, flashinfer: FlashInfer | None, shape: Sequence[int]) -> list[Finding]:
     """What an operator should know; None is what was not asked for."""
     notes = []

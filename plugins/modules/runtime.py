@@ -74,6 +74,10 @@ options:
         description: Width of the index of the sliding window with the draft.
         type: int
         required: true
+  deepgemm:
+    description: Look whether the installed DeepGEMM has the kernels for SM120, which RV(deepgemm) tells.
+    type: bool
+    default: false
   cuda_home:
     description: Folder of the CUDA toolkit that compiles kernels at run time, where the engine needs one.
     type: path
@@ -147,6 +151,11 @@ decode:
   returned: when installed and O(decode) is given
   type: dict
   sample: {takes: true, version: 0.7.2.post1, why: ""}
+deepgemm:
+  description: What the installed DeepGEMM has, and C(problem), a sentence where that is not enough.
+  returned: when installed and O(deepgemm) is given
+  type: dict
+  sample: {layout: installed, kernels: [sm120_tf32_hc_prenorm_gemm], dispatch: true, good: true, problem: ""}
 packages:
   description: Versions of the packages in the environment.
   returned: when installed
@@ -160,6 +169,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tandem.spark.plugins.module_utils import runtime as library
+from ansible_collections.tandem.spark.plugins.module_utils import sm120_kernels
 from ansible_collections.tandem.spark.plugins.module_utils.flashinfer_question import ask
 
 ARGUMENTS = {
@@ -176,6 +186,7 @@ ARGUMENTS = {
         "type": "dict",
         "options": {"heads": {"type": "int", "required": True}, "top_k": {"type": "int", "required": True}},
     },
+    "deepgemm": {"type": "bool", "default": False},
     "cuda_home": {"type": "path"},
     "library": {"type": "path", "default": "/opt/tandem/lib"},
     "step": {"type": "str", "choices": ["look", "missing", "install"], "default": "look"},
@@ -184,6 +195,14 @@ ARGUMENTS = {
     "incoming": {"type": "path"},
     "lock_text": {"type": "str"},
 }
+
+
+def kernels(path: Path) -> dict:
+    """What the DeepGEMM of an environment has, asked of its files."""
+    site = next(path.glob("lib/python*/site-packages"), path)
+    seen = sm120_kernels.look_at_deepgemm(str(site))
+    lacks = sm120_kernels.error(seen)
+    return {**seen.as_dict(), "problem": f"{lacks.summary}. {lacks.remedy}. [{lacks.id}]" if lacks else ""}
 
 
 def main() -> None:
@@ -211,6 +230,8 @@ def main() -> None:
         if result["installed"] and options["decode"]:
             wish = options["decode"]
             result["decode"] = ask(path, wish["heads"], wish["top_k"], options["library"])
+        if result["installed"] and options["deepgemm"]:
+            result["deepgemm"] = kernels(path)
     except library.RuntimeInstallError as error:
         module.fail_json(msg=str(error), **result)
     except OSError as error:

@@ -18,11 +18,14 @@ import pytest
 from ansible_collections.tandem.spark.plugins.module_utils import (
     apt_transaction,
     arithmetic,
+    build_run,
+    build_store,
     clock_caps,
     collective,
     container_engine,
     container_image,
     containers,
+    cuda_repository,
     debian_packages,
     driver_family,
     driver_record,
@@ -69,9 +72,11 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
     unified_diff,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.kernel_files import Tree
+from ansible_collections.tandem.spark.plugins.plugin_utils import built_wheels
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+MIRROR = cuda_repository.Repository("https://x/cuda/", "key", "0" * 40)
 ADDRESSES = json.dumps(
     [
         {
@@ -182,6 +187,13 @@ PARSERS: list[tuple] = [
         unified_diff.PatchError,
     ),
     (lambda text: toolchain.read_version(toolchain.TOOLS[0].pattern, text), "tools, release 13.2, V13.2.51"),
+    (build_run.how_far, "[12/4567] Building CUDA object x.o\n"),
+    (build_store.named, "torch-2.14.0+cu132-cp312-cp312-linux_aarch64.whl"),
+    (
+        lambda text: cuda_repository.others({"/etc/apt/x.list": text}, MIRROR),
+        "deb [arch=arm64] https://x/cuda/ /\n",
+    ),
+    (built_wheels.entries, "torch==2.14.0 \\\n    --hash=sha256:00\n"),
     (lambda text: sm120_kernels.read_answer(text, 0), '{"has": true, "version": "0.6.18", "why": null}'),
     (kernel_log.read_kernel_log, XID),
     (host_memory.meminfo, "MemTotal:  127535104 kB\n"),

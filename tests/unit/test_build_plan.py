@@ -122,6 +122,7 @@ def test_a_change_rebuilds_what_depends_on_it(change, site, rebuilt):
         (wheel("torch", needs=["vllm"]), "wheels.torch needs vllm, which is not built before it"),
         (wheel("vllm", needs=["vllm"]), "needs vllm, which is not built before it"),
         (wheel("vllm", patches="none"), "patches/ has no none"),
+        (wheel("vllm", deepgemm="NONE"), "wheels.vllm.deepgemm: NONE is not among its trees"),
         (wheel("vllm", before=[[]]), "each of before is a list of words"),
         (wheel("vllm", trees={"PATH": "deepgemm"}), "PATH is no variable that can be set"),
         (wheel("vllm", trees={"A": "none"}), "none is not among sources"),

@@ -106,6 +106,7 @@ def site(tmp_path, monkeypatch):
                 "before": [],
                 "environment": {"FLAG": "one"},
                 "network": "",
+                "deepgemm": "",
                 "disk_gib": 1,
                 "wanted": True,
                 **told,
@@ -320,6 +321,26 @@ def test_a_patch_that_does_not_fit_ends_it(site):
     change = {"name": "one.patch", "text": "--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-other\n+new\n"}
     assert site.run(site.wheel(patches=[change])) == (1, "build.wheel.failed")
     assert "one.patch: setup.py" in site.told["finding"]["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"csrc/x": "", "README.md": ""}, (1, "build.deepgemm.sm120")),
+        ({"README.md": ""}, (1, "build.deepgemm.missing")),
+        (
+            {
+                "csrc/apis/hyperconnection.hpp": "if (arch_major == 12) sm120_tf32_hc_prenorm_gemm(x);",
+                "deep_gemm/include/deep_gemm/impls/sm120_tf32_hc_prenorm_gemm.cuh": "",
+            },
+            (0, None),
+        ),
+    ],
+)
+def test_the_wrong_deepgemm_is_refused_before_anything_is_compiled(site, files, expected):
+    tree = {"variable": "DEEPGEMM", "archive": archive(site.folder / "sources", files), "folder": ""}
+    assert site.run(site.wheel(trees=[tree], deepgemm="DEEPGEMM")) == expected
+    assert (site.work / "source").exists() is False
 
 
 def test_an_archive_that_is_cut_off_leaves_no_tree(site):

@@ -195,7 +195,7 @@ def case_104():
 def case_105(tmp_path):
     """nvcc on one rank only: the unit's own path has it, each rank is asked, and two that differ are named."""
     unit = (ROOT / "roles/engine/templates/tandem-rank.service.j2").read_text()
-    assert "Environment=PATH=/usr/local/cuda/bin:" in unit
+    assert "CUDA_HOME | default('/usr/local/cuda') }}/bin:" in unit
     assert runtime.nvcc(str(tmp_path))["version"] is None
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/nvcc").write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")

@@ -106,6 +106,16 @@ def test_ray_wants_one_python_to_its_last_number():
     assert not [note for note in check(profile, nodes, FLAGS, []) if note.severity == "error"]
 
 
+def test_what_is_built_can_be_planned_by_who_wants_to_try_it():
+    tried = {"not_runnable": None}
+    assert [
+        note.id for note in found(loaded("v4-flash", **tried), "595.84") if note.severity == "error"
+    ] == []
+    broken = {**tried, "runtime": {"build": {"sources": {"deepgemm": {"revision": "main"}}}}}
+    (note,) = [note for note in found(loaded("v4-flash", **broken), "595.84") if note.severity == "error"]
+    assert note.id == "build.plan.wrong" and "sources.deepgemm.revision is 'main'" in note.summary
+
+
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [

@@ -49,19 +49,26 @@ def hidden(unit: str) -> list[str]:
     return found
 
 
-def rendered(role: str, accelerator: str) -> str:
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
-    )
-    return environment.from_string(TEMPLATE.read_text()).render(
+def rendered(role: str, accelerator: str, **environment: str) -> str:
+    jinja = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    return jinja.from_string(TEMPLATE.read_text()).render(
         __tandem_role=role,
         __tandem_cache="/var/cache/tandem/0123456789abcdef",
         __tandem_commands={role: "/opt/tandem/current/runtime/bin/vllm serve"},
         __tandem_plan={
             "user": "tandem",
-            "profile": {"accelerator": accelerator},
+            "profile": {"accelerator": accelerator, "engine": {"environment": environment}},
         },
     )
+
+
+def test_the_compiler_of_the_profiles_toolkit_is_on_the_path():
+    """A rank without nvcc takes another code path than its peer, and says nothing."""
+    assert "Environment=PATH=/usr/local/cuda/bin:" in rendered("head", "gb10")
+    assert "Environment=PATH=/usr/local/cuda-13.2/bin:" in rendered(
+        "head", "gb10", CUDA_HOME="/usr/local/cuda-13.2"
+    )
+    assert "PATH=" not in rendered("head", "none")
 
 
 @pytest.mark.parametrize("role", ["head", "worker"])
