@@ -100,7 +100,7 @@ class Tools(Host):
         if lack.files or lack.packages:
             self.update_lists()
         if lack.packages:
-            self._install(wish, lack.packages)
+            self._install(lack.packages)
         if lack.rust:
             self._install_rust(wish)
 
@@ -132,7 +132,7 @@ class Tools(Host):
             raise FindingError(finding("build.repository.key", **values))
         return content
 
-    def _install(self, wish: Wish, missing: Sequence[str]) -> None:
+    def _install(self, missing: Sequence[str]) -> None:
         steps = apt_transaction.read_simulation(
             self._run(["apt-get", "--simulate", *APT, "install", *missing], 300)
         )

@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .build_plan import normal
 from .checkpoint_seals import save
 from .runtime import sha256_of
 
@@ -32,7 +33,7 @@ FOLDERS = ("sources", "requires", "work", "wheels", "log")
 def named(file: str) -> tuple[str, str] | None:
     """(name, version) that a wheel's file name says, the name as indexes have it; None where it is no wheel's."""
     found = _WHEEL.fullmatch(file)
-    return (re.sub(r"[-_.]+", "-", found[1]).lower(), found[2]) if found else None
+    return (normal(found[1]), found[2]) if found else None
 
 
 def built(folder: Path, digest: str) -> dict[str, Any] | None:

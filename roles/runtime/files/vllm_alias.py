@@ -8,9 +8,9 @@ vLLM asks for the version of the distribution called ``vllm`` and takes the CPU 
 same bytes on every machine, so that its hash can stand in the lock list.
 
 It also makes waiting cheap. A process of vLLM that waits for another one's message calls sched_yield() in a loop, which
-is right where each has a core. In the rehearsal six processes share two, and those that wait took the time of those that
-work: 1 token per second beside a little other load, 6 where a yield is a sleep of half a millisecond (measured in one
-run). No line of vLLM is changed.
+is right where each has a core. In the rehearsal six processes share two, and those that wait took the time of those
+that work: 1 token per second beside a little other load, 6 where a yield is a sleep of half a millisecond (measured in
+one run). No line of vLLM is changed.
 
 usage: python3 vllm_alias.py DIRECTORY    (prints the path of the wheel in it)
 """
