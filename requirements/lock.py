@@ -41,6 +41,7 @@ UV_LISTS = {
     "report": (HERE, CONTROLLER),
     "dev": (HERE, CONTROLLER),
     "v4-flash-next": (ENGINES, SPARK),
+    "v4-flash-main-ray": (ENGINES, SPARK),
     "nccl-cu13": (ENGINES, SPARK),
     # The headers that torch is built with are those of the libraries that it will find.
     "v4-flash-build": (ENGINES, [*SPARK, "--constraints", str(ENGINES / "v4-flash-next.txt")]),

@@ -44,7 +44,7 @@ def test_a_profile_of_the_inventory_and_what_overrides_change_in_it():
         ({"tandem_profile": "v4-flash-nxt"}, ["plan.profile.unknown"]),
         ({"tandem_profile": "ours", "tandem_profiles": {"ours": {"base": "x"}}}, ["plan.profile.wrong"]),
         ({"tandem_profiles": ["ours"]}, ["plan.variable.wrong"]),
-        ({"tandem_profile": "v4-flash-main-ray"}, ["profile.not_runnable"]),
+        ({"tandem_profile": "v4-flash"}, ["profile.not_runnable"]),
         ({"tandem_profile_overrides": {"name": "mine"}}, []),
         (
             {

@@ -57,6 +57,7 @@ def test_what_can_be_run():
         "rehearsal",
         "v4-flash-1m",
         "v4-flash-384k-container",
+        "v4-flash-main-ray",
         "v4-flash-next",
         "v4-flash-preview-container",
     ]

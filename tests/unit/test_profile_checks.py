@@ -307,7 +307,9 @@ def test_a_list_of_flags_can_be_read(file):
     assert len(known) > 200
 
 
-RUN_HERE = [name for name in NAMES if name in profiles.runnable(FOLDER)]
+# Whose parser was not asked yet for its flags: `make flags` wants the release itself.
+UNASKED = ["v4-flash-main-ray"]
+RUN_HERE = [name for name in NAMES if name in profiles.runnable(FOLDER) and name not in UNASKED]
 
 
 @pytest.mark.parametrize("name", [name for name in RUN_HERE if loaded(name)["runtime"]["kind"] == "wheels"])
