@@ -10,6 +10,7 @@ a commit by its name, which is a hash over all of it, and a commit of a submodul
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
 import subprocess
 import sys
@@ -192,7 +193,12 @@ def pack(tree: Path, target: Path) -> str:
         member.mtime = 315619200  # the same for all: nothing of today gets in
         return member
 
-    with tarfile.open(target, "w:gz", compresslevel=1) as tar:
+    # gzip writes the name and the time of day into its header where it is not given others.
+    with (
+        target.open("wb") as stream,
+        gzip.GzipFile("", "wb", compresslevel=1, fileobj=stream, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
         for path in sorted(tree.iterdir()):
             tar.add(path, f"source/{path.name}", filter=plain)
     return sha256_of(target)

@@ -510,10 +510,18 @@ def test_facts_of_a_rank(tmp_path):
     )
 
 
+# What a command cannot do without.
+WANTED = {
+    "fabric": ["--env"],
+    "collective": ["--ranks", "2"],
+    "clear": ["tandem-head"],
+    "container": ["--stop", "tandem-head"],
+    "build": ["job", "--state", "folder"],
+}
+
+
 def test_every_command_is_where_its_name_says():
     parser = cli.parser()
     for name, module in cli.COMMANDS.items():
-        command = parser.parse_args(
-            [name, *{"fabric": ["--env"], "collective": ["--ranks", "2"]}.get(name, [])]
-        ).command
+        command = parser.parse_args([name, *WANTED.get(name, [])]).command
         assert command.NAME == name and command.__name__.endswith(f".{module}")
