@@ -103,12 +103,8 @@ $(PROMETHEUS):
 	@mkdir -p build/tools
 	cd build/tools && apt-get -qq update && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb
 
-DOCKER := build/tools/usr/bin/docker
-$(DOCKER):
-	@mkdir -p build/tools
-	cd build/tools && apt-get -qq update && apt-get -qq download docker.io && dpkg-deb -x docker.io_*.deb . && rm docker.io_*.deb
-
-tools: env $(PROMETHEUS) $(DOCKER) ## the report in a real browser, the rules in a real Prometheus, the CUDA repository in a real apt, container command lines in a real Docker client (root)
+tools: env $(PROMETHEUS) ## a real browser, Prometheus, apt and packet filter look at what is made here (root; installs what is missing)
+	@command -v nft >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables; }
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
 	@command -v gpg >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends gnupg; }
 	$(PYTEST) tests/tools

@@ -17,6 +17,8 @@ pytest.register_assert_rewrite("rails_tests", "faults_tests")
 from hands import API, INVENTORY, LAB_PROGRAM, NODES, PROJECT, Run, ask, lab, play, shell, wait_for  # noqa: E402, F401
 
 UNITS = {"spark-a": "tandem-head.service", "spark-b": "tandem-worker.service"}
+API = "http://192.168.50.11:8888"
+MOST_PAYLOADS = 30  # docs/design.md, section 7
 # What a run of site.yml could change: every file that is not the engine's own or a log, with its content's traces.
 STATE = r"""
 find /etc /opt/tandem /usr/local /var/lib/tandem /run/tandem /run/netplan /run/systemd/network \
