@@ -47,7 +47,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune container ray
+.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune
 .PHONY: docs findings profiles flags recovery
 # What is timed comes first and alone; then what needs no engine on nodes runs beside what does, on the other core.
 test: env bench-self ## all of them (root, for the lab)
@@ -103,8 +103,7 @@ $(PROMETHEUS):
 	@mkdir -p build/tools
 	cd build/tools && apt-get -qq update && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb
 
-tools: env $(PROMETHEUS) ## a real browser, Prometheus, apt and packet filter look at what is made here (root; installs what is missing)
-	@command -v nft >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables; }
+tools: env $(PROMETHEUS) ## the report in a real browser, the rules in a real Prometheus, the CUDA repository in a real apt (root)
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
 	@command -v gpg >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends gnupg; }
 	$(PYTEST) tests/tools
@@ -152,13 +151,5 @@ tune: env ## tune.yml over a pair whose engine degenerates with graphs above two
 	@$(LAB_PY) check
 	LAB=$(or $(LAB),tandem)-tune molecule test --scenario-name tune
 
-container: env ## a pair from processes to containers and back, over a real Docker and a registry of its own (root, 45 GB)
-	@$(LAB_PY) check
-	LAB=$(or $(LAB),tandem)-container molecule test --scenario-name container
-
-ray: env ## a pair from processes to a cluster of Ray and back, with real Ray on two nodes (root)
-	@$(LAB_PY) check
-	LAB=$(or $(LAB),tandem)-ray molecule test --scenario-name ray
-
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails rdma driver build-lab boot faults tune container ray ## the same with the tests that take long (root, for the lab)
+test-all: test rails rdma driver build-lab boot faults tune ## the same with the tests that take long (root, for the lab)

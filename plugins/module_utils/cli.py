@@ -27,7 +27,6 @@ COMMANDS = {
     "guard": "guard_command",
     "build": "build_command",
     "ray": "ray_command",
-    "key": "key_command",
 }
 
 

@@ -26,7 +26,6 @@ from . import (
     driver_record,
     engine_state,
     files,
-    firewall,
     guard_look,
     rails_record,
     records,
@@ -43,8 +42,6 @@ UNITS = (
     "tandem-clock-cap.service",
     "tandem-swap-off.service",
     build_unit.UNIT,
-    f"{firewall.TIMER}.timer",
-    firewall.UNIT,
 )
 APT_UNIT = "tandem-driver.service"
 SYSTEM = "etc/systemd/system"
@@ -71,7 +68,7 @@ class RemovalError(Exception):
 
 @dataclass(frozen=True)
 class Trace:
-    """kind: unit, file, table, package, account, image, folder or weights. name: a path where it is one."""
+    """kind: unit, file, package, account, image, folder or weights. name: a path where it is one."""
 
     kind: str
     name: str
@@ -101,10 +98,6 @@ class Host:
     def ask(self, argv: Sequence[str], timeout_s: float = 60) -> commands.Answer:
         return commands.ask(argv, timeout_s, with_errors=True)
 
-    def table(self) -> bool:
-        """Whether the packet filter has our table; stopping its unit takes it away, where that is there."""
-        return firewall.in_force(firewall.Host(self.root)) is not None
-
     def mounted(self) -> str:
         return Tree("/proc/self").text("mountinfo") or ""
 
@@ -117,7 +110,6 @@ def look(host: Host, user: str, path: str, weights: bool) -> Found:
     found = Found()
     found.traces += [Trace("unit", name) for name in _up(host.units(), UNITS)]
     found.traces += [Trace("file", name) for name in _files(host.root)]
-    found.traces += [Trace("table", " ".join(firewall.TABLE))] if host.table() else []
     _packages(host, found)
     _images(host, found)
     _weights(host, found, path, weights)
@@ -252,10 +244,6 @@ def remove(host: Host, found: Found) -> list[str]:
     """Takes away what was found; what could not be, a sentence each."""
     troubles: list[str] = []
     _remove_files(host, found.named("file"), troubles)
-    if host.table():
-        answer = host.ask([firewall.NFT, "delete", "table", *firewall.TABLE])
-        if not answer.ok:
-            troubles.append(f"the packet filter's table could not be removed: {_last(answer.out)}")
     if packages := found.named("package"):
         answer = host.ask([*APT, "purge", *packages], 600)
         if not answer.ok:
