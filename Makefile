@@ -103,7 +103,12 @@ $(PROMETHEUS):
 	@mkdir -p build/tools
 	cd build/tools && apt-get -qq update && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb
 
-tools: env $(PROMETHEUS) ## the report in a real browser, the rules in a real Prometheus, the CUDA repository in a real apt (root)
+DOCKER := build/tools/usr/bin/docker
+$(DOCKER):
+	@mkdir -p build/tools
+	cd build/tools && apt-get -qq update && apt-get -qq download docker.io && dpkg-deb -x docker.io_*.deb . && rm docker.io_*.deb
+
+tools: env $(PROMETHEUS) $(DOCKER) ## the report in a real browser, the rules in a real Prometheus, the CUDA repository in a real apt, container command lines in a real Docker client (root)
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
 	@command -v gpg >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends gnupg; }
 	$(PYTEST) tests/tools

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import queue
 import re
@@ -271,9 +272,19 @@ def lay_over(
         if not changed:
             return base.id, outcomes
         say("keeping the image with its overlay")
-        label = f"LABEL {LABEL}={base.id.removeprefix('sha256:')[:12]}"
-        said = _must([program, "commit", "--change", label, made], name)
+        said = _must([program, "commit", *_as_before(base), made], name)
         return container_image.prefixed(said.split()[-1]), outcomes
+
+
+def _as_before(base: Image) -> list[str]:
+    """What an image starts is what it started before: a container that is never run has neither of the two."""
+    changes = [f"LABEL {LABEL}={base.id.removeprefix('sha256:')[:12]}"]
+    for word, key in (("ENTRYPOINT", "Entrypoint"), ("CMD", "Cmd")):
+        told = base.config.get(key)
+        words = [told] if isinstance(told, str) else list(told or ())
+        if words or key == "Entrypoint":
+            changes.append(f"{word} {json.dumps(words)}")
+    return [each for change in changes for each in ("--change", change)]
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ def make(source: Path, name: str, **told) -> str:
         kept = {
             "architecture": told.get("architecture", "arm64"),
             "env": told.get("env", []),
+            "starts": told.get("starts", {}),
             "names": [name],
         }
         (place / "image.json").write_text(json.dumps(kept))
@@ -67,7 +68,7 @@ def inspect(place: Path) -> str:
                 "Id": f"sha256:{place.name}",
                 "Architecture": told["architecture"],
                 "Size": size,
-                "Config": {"Env": told["env"]},
+                "Config": {"Env": told["env"], **told["starts"]},
                 "RootFS": {"Layers": layers},
             }
         ]

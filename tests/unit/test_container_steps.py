@@ -49,12 +49,16 @@ class Node:
     def __exit__(self, *_error):
         pass
 
-    def offer(self, architecture="arm64", **files: str) -> None:
+    def offer(self, architecture="arm64", starts=None, **files: str) -> None:
         place = self.folder / "registry" / DIGEST
         for path, text in {"usr/bin/vllm": "#!", **files}.items():
             (place / "files" / path).parent.mkdir(parents=True, exist_ok=True)
             (place / "files" / path).write_text(text)
-        told = {"architecture": architecture, "env": ["GLOO_SOCKET_IFNAME=enP7s7"]}
+        told = {
+            "architecture": architecture,
+            "env": ["GLOO_SOCKET_IFNAME=enP7s7"],
+            "starts": starts or {},
+        }
         (place / "image.json").write_text(json.dumps(told))
 
     def commands(self, word: str) -> list[list[str]]:
@@ -187,6 +191,24 @@ def test_patches_and_a_tree_are_laid_over_an_image(nodes, tmp_path):
         # Where it is applied already nothing is made.
         again, outcomes = laid(node, container_steps.inspect("docker", made), overlay())
         assert again == made and outcomes[0]["outcome"] == "already applied"
+
+
+@pytest.mark.parametrize(
+    ("starts", "changes"),
+    [
+        ({}, ["ENTRYPOINT []"]),
+        ({"Entrypoint": None, "Cmd": ["bash"]}, ["ENTRYPOINT []", 'CMD ["bash"]']),
+        ({"Entrypoint": ["/start", "it's"]}, ['ENTRYPOINT ["/start", "it\'s"]']),
+        ({"Entrypoint": "/start"}, ['ENTRYPOINT ["/start"]']),
+    ],
+)
+def test_an_image_with_its_overlay_starts_what_it_started_before(nodes, starts, changes):
+    with nodes[0] as node:
+        node.offer(starts=starts, **{"site/vllm/__init__.py": "", "site/vllm/moe.py": SOURCE})
+        laid(node, pulled(node), overlay())
+        ((_commit, *words, _made),) = node.commands("commit")
+        assert words[0::2] == ["--change"] * (len(changes) + 1)
+        assert words[1].startswith("LABEL tandem.overlay=") and words[3::2] == changes
 
 
 def test_a_patch_that_does_not_fit_stops_before_anything_is_kept(nodes):
