@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a build leaves on a node: the wheels that are finished, each under its digest, and what is half done.
 
-FOLDER/sources/          archives, each under what it was checked by
-FOLDER/requires/         wheels of the build requirements
-FOLDER/work/DIGEST/      one wheel in the making: trees, environment, log; removed once it is finished
-FOLDER/wheels/DIGEST/    the wheel, and record.json, which is written last
-FOLDER/log/              what the compilers said, one file for each digest
+Below the one folder:
+
+sources/          archives, each under what it was checked by
+requires/         wheels of the build requirements
+work/DIGEST/      one wheel in the making: trees, environment, log; removed once it is finished
+wheels/DIGEST/    the wheel, and record.json, which is written last
+log/              what the compilers said, one file for each digest
 """
 
 from __future__ import annotations

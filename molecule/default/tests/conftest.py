@@ -14,8 +14,17 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))
 pytest.register_assert_rewrite("rails_tests", "faults_tests")
 
-# After the path to it is set, and handed on to the tests.
-from hands import INVENTORY, LAB_PROGRAM, NODES, PROJECT, Run, lab, play, shell, wait_for  # noqa: E402, F401
+from hands import (  # noqa: E402, F401 - after the path to it; handed on to the tests
+    INVENTORY,
+    LAB_PROGRAM,
+    NODES,
+    PROJECT,
+    Run,
+    lab,
+    play,
+    shell,
+    wait_for,
+)
 
 UNITS = {"spark-a": "tandem-head.service", "spark-b": "tandem-worker.service"}
 API = "http://192.168.50.11:8888"
