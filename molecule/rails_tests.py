@@ -202,7 +202,8 @@ def test_a_change_whose_controller_went_away_is_undone_by_the_node(node=NODES[0]
     assert "CHANGED" in staged, staged
     assert "192.168.188.1/29" in shell(node, "ip -4 -br addr")
     wait_for("the node to undo it", lambda: rails() == before, 30)
-    assert "undone" in shell(node, "journalctl --no-pager -o cat -u tandem-fabric-revert.service")
+    told = "journalctl --no-pager -o cat -u tandem-fabric-revert.service"
+    wait_for("the unit to say so, which it does last", lambda: "undone" in shell(node, told), 10)
 
 
 def test_a_reboot_in_the_guarded_window_leads_back(node=NODES[1]):

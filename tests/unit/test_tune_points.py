@@ -186,10 +186,12 @@ def test_a_point_changes_its_axes_and_nothing_else(flags, mode, k, draft, laid):
 def test_every_default_point_of_what_ships_is_planned_or_refused_with_a_finding(name):
     """As the playbook plans it: laid over the inventory's own overrides."""
     hosts = ["spark-a", "spark-b"]
-    given_ = {
-        "tandem_profile": name,
-        "tandem_profile_overrides": {"engine": {"flags": {"max-num-batched-tokens": 4096}}},
-    }
+    laid = {"engine": {"flags": {"max-num-batched-tokens": 4096}}}
+    given_ = {"tandem_profile": name, "tandem_profile_overrides": laid}
+    # What only whoever takes an image can say: which one it is, and that its licence is accepted.
+    if image := profiles.described(name, planning.PROFILES)["runtime"].get("image"):
+        laid["runtime"] = {"image": {"digest": f"{image.get('digest_begins', 'sha256:'):0<71}"}}
+        given_["tandem_accept_licenses"] = [image["name"], image["licence"]]
     base = planning.make("tandem", hosts, dict.fromkeys(hosts, given_), dict.fromkeys(hosts)).profile
     for point in tune.matrix(base, tune.Wish()).points():
         tried = tune.overrides(point, base)
