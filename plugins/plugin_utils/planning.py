@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile as profiles
 from ansible_collections.tandem.spark.plugins.plugin_utils import profile_checks, variables
@@ -77,7 +77,7 @@ def make(
 
 def _profile(values: Mapping, findings: list[Finding], tried: Mapping | None) -> dict | None:
     name, own = values["tandem_profile"], values["tandem_profiles"] or {}
-    schema = yaml.safe_load((PROFILE_FILES / "profile_schema.yml").read_text())
+    schema = yaml_load((PROFILE_FILES / "profile_schema.yml").read_text())
     try:
         return profiles.load(name, PROFILES, values["tandem_profile_overrides"] or {}, schema, own, tried)
     except profiles.UnknownProfile:

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.tandem.spark.plugins.module_utils import engine_config, proof_plan, warm_up_plan
 from ansible_collections.tandem.spark.plugins.plugin_utils import nccl_library
 from ansible_collections.tandem.spark.plugins.plugin_utils.variables import type_problem
@@ -101,7 +101,7 @@ def runnable(folder: Path) -> list[str]:
 @functools.cache
 def _parsed(file: Path) -> Mapping:
     """A file that ships does not change in a run; nobody changes what `merged` is given."""
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
+    return yaml_load(file.read_text(encoding="utf-8"))
 
 
 def _read(name: object, folder: Path, own: Mapping[str, Mapping]) -> Mapping:

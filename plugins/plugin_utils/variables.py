@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 
 PREFIX = "tandem_"
@@ -70,9 +70,9 @@ def declared(roles: Path) -> dict[str, Variable]:
     variables = {}
     for file in sorted(roles.glob("*/meta/argument_specs.yml")):
         role = file.parents[1].name
-        options = yaml.safe_load(file.read_text())["argument_specs"]["main"].get("options", {})
+        options = yaml_load(file.read_text())["argument_specs"]["main"].get("options", {})
         defaults_file = file.parents[1] / "defaults" / "main.yml"
-        defaults = yaml.safe_load(defaults_file.read_text()) if defaults_file.exists() else {}
+        defaults = yaml_load(defaults_file.read_text()) if defaults_file.exists() else {}
         for name, spec in options.items():
             variables[name] = Variable(role, spec, (defaults or {}).get(name))
     return variables
