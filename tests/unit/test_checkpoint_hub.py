@@ -117,6 +117,7 @@ def test_a_run_that_gave_up_is_taken_up_by_the_next(fetch, weights, tmp_path):
     assert not list((tmp_path / "m").rglob("*.part"))
 
 
+@pytest.mark.long
 def test_a_run_out_of_time_keeps_what_arrived(fetch, weights, tmp_path):
     def fault(_name, first, content):
         if first:
@@ -253,6 +254,7 @@ def test_too_little_room_is_found_before_a_byte_is_asked_for(fetch, weights, tmp
     assert hub.sent == {} and not [path for method, path, *_rest in hub.asked if method == "HEAD"]
 
 
+@pytest.mark.long
 def test_rate_and_time_left_are_told(fetch, monkeypatch):
     monkeypatch.setattr(checkpoint_hub, "SAY_EVERY_S", 0.2)
     _made, _hub, said = fetch(rate_bytes_s=2_000_000)

@@ -26,7 +26,7 @@ CHANGED = {
 }
 
 
-@pytest.fixture(scope="module", params=["start", "rollback"])
+@pytest.fixture(scope="module", params=["start", pytest.param("rollback", marks=pytest.mark.long)])
 def pair(request, tmp_path_factory):
     return pretend.Pair(tmp_path_factory.mktemp(request.param), request.param, {})
 

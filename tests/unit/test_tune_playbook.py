@@ -49,6 +49,7 @@ def test_nothing_is_touched_without_consent_or_sense(pair, words, told):
     assert pair.state["steps"] == []
 
 
+@pytest.mark.long
 def test_the_matrix_is_searched_told_and_left_as_it_was_found(pair):
     done = pair.run(*ALLOWED)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -85,6 +86,7 @@ def test_the_matrix_is_searched_told_and_left_as_it_was_found(pair):
     assert "![Tuning of rehearsal" in page.read_text() and picture.read_text().startswith("<?xml")
 
 
+@pytest.mark.long
 def test_another_run_pays_for_nothing_again(pair):
     pair.set()
     done = pair.run()  # without consent, since nothing is to be done

@@ -50,8 +50,13 @@ def steps(pair, host="spark-a"):
             "Nothing was touched. What is listed above would go from spark-a, and the engine would be stopped.",
         ),
         (("--check", *ALLOWED), 0, "unit tandem-guard.service"),
-        (("--check",), 0, "folder /opt/tandem"),
-        (("-e", "tandem_uninstall=yes"), 2, "add this to the same command: -e tandem_uninstall=allowed"),
+        pytest.param(("--check",), 0, "folder /opt/tandem", marks=pytest.mark.long),
+        pytest.param(
+            ("-e", "tandem_uninstall=yes"),
+            2,
+            "add this to the same command: -e tandem_uninstall=allowed",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_what_goes_is_shown_and_nothing_is_touched(pair, words, code, told):
@@ -87,11 +92,13 @@ def test_all_of_it_in_order_and_once(pair):
     assert steps(pair) == STEPS
 
 
+@pytest.mark.long
 def test_the_weights_go_when_they_are_asked_for(pair):
     assert pair.run(*ALLOWED, "-e", "tandem_uninstall_weights=true").returncode == 0
     assert [weights for _host, step, weights in pair.state["steps"] if step == STEPS[-1]] == ["true", "true"]
 
 
+@pytest.mark.long
 def test_one_step_that_fails_keeps_none_of_the_others_and_is_told_at_the_end(pair):
     begin(pair, **{"driver_packages released": "a change is under way"})
     done = pair.run(*ALLOWED)
@@ -101,6 +108,7 @@ def test_one_step_that_fails_keeps_none_of_the_others_and_is_told_at_the_end(pai
     ) and "The rest is gone. Mend this and run again." in flat(done)
 
 
+@pytest.mark.long
 def test_where_a_unit_does_not_stop_nothing_is_removed(pair):
     begin(pair, **{"uninstall stopped": "tandem-guard.service could not be stopped"})
     done = pair.run(*ALLOWED)
