@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.tandem.spark.plugins.plugin_utils.release import Release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +151,7 @@ def fresh(**more: Any) -> dict[str, Any]:
 def answer(name: str, args: Mapping[str, Any], host: str, _check_mode: bool) -> dict[str, Any]:
     now = state()
     if host in now["lost"] and name in ("release", "rank_record"):
-        return {"unreachable": True, "failed": True, "msg": "no route to host"}
+        raise AnsibleConnectionFailure("no route to host")
     result = globals()[f"_{name}"](now, args, host)
     keep(now)
     return {"changed": False, **result}

@@ -118,8 +118,9 @@ def test_a_lost_rank_is_not_blamed_on_the_points(pair):
     pair.set(engine="a" * 64, lost=[pretend.WORKER])
     done = pair.run(*ALLOWED)
     assert "3 points in a row showed nothing of themselves" in done.stdout, done.stdout + done.stderr
-    assert f"{pretend.WORKER} was lost while its release was written: no route to host" in " ".join(
-        done.stdout.split()
+    assert (
+        f"{pretend.WORKER} was lost while its release was written: Task failed: no route to host"
+        in " ".join(done.stdout.split())
     )
     assert "No point is right and measured" in done.stdout
     assert [step for step in pair.state["steps"] if "restarted" in step] == []  # what serves goes on serving
