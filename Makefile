@@ -47,7 +47,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune
+.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune container ray
 .PHONY: docs findings profiles flags recovery
 # What is timed comes first and alone. Then what needs no engine on nodes runs beside what does, in a scheduling group of
 # its own (autogroup; nice counts inside one only) that gives way, since engines that stand still are what tests look for.
@@ -114,6 +114,7 @@ $(DOCKER):
 	cd build/tools && apt-get -qq update && apt-get -qq download docker.io && dpkg-deb -x docker.io_*.deb . && rm docker.io_*.deb
 
 tools: env $(PROMETHEUS) $(DOCKER) ## the report in a real browser, the rules in a real Prometheus, the CUDA repository in a real apt, container command lines in a real Docker client (root)
+	@command -v nft >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends nftables; }
 	@command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }
 	@command -v gpg >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends gnupg; }
 	$(PYTEST) tests/tools
@@ -161,5 +162,13 @@ tune: env ## tune.yml over a pair whose engine degenerates with graphs above two
 	@$(LAB_PY) check
 	LAB=$(or $(LAB),tandem)-tune molecule test --scenario-name tune
 
+container: env ## a pair from processes to containers and back, over a real Docker and a registry of its own (root, 45 GB)
+	@$(LAB_PY) check
+	LAB=$(or $(LAB),tandem)-container molecule test --scenario-name container
+
+ray: env ## a pair from processes to a cluster of Ray and back, with real Ray on two nodes (root)
+	@$(LAB_PY) check
+	LAB=$(or $(LAB),tandem)-ray molecule test --scenario-name ray
+
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails rdma driver build-lab boot faults tune ## the same with the tests that take long (root, for the lab)
+test-all: test rails rdma driver build-lab boot faults tune container ray ## the same with the tests that take long (root, for the lab)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ INVENTORY = Path(
     os.environ.get("LAB_DIR", "/var/lib/tandem-lab"), os.environ.get("LAB", "tandem"), "inventory"
 )
 NODES = ("spark-a", "spark-b")
+API = "http://192.168.50.11:8888"
 # Molecule asks for colours, which would stand between the words that the tests look for.
 os.environ.update(ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1")
 
@@ -90,6 +92,24 @@ def ansible(program: str, *words: str) -> Run:
 def play(playbook: str, *words: str) -> Run:
     """Runs a playbook of the project."""
     return ansible("ansible-playbook", str(PROJECT / playbook), *words)
+
+
+def ask(question: str = "What is 17 x 23?", timeout_s: int = 60) -> str | None:
+    """Asks the API from the management network; None where nothing came back."""
+    body = {
+        "model": "deepseek-v4-flash",
+        "messages": [{"role": "user", "content": question}],
+        "temperature": 0,
+        "max_tokens": 32,
+        "chat_template_kwargs": {"thinking": False},
+    }
+    asked = ["curl", "-s", "-m", str(timeout_s), f"{API}/v1/chat/completions"]
+    asked += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
+    text = lab("client", "--", *asked, check=False)
+    try:
+        return json.loads(text)["choices"][0]["message"]["content"]
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def wait_for(what: str, probe, limit_s: float = 240, pause_s: float = 2):

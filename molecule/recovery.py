@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
-from hands import INVENTORY, LAB_PROGRAM, NODES, shell, wait_for
+from hands import API, INVENTORY, LAB_PROGRAM, NODES, shell, wait_for
 
 HEAD, WORKER = NODES
 UNITS = {HEAD: "tandem-head.service", WORKER: "tandem-worker.service"}
-API, HEALTH = "http://192.168.50.11:8888", "http://192.168.50.11:25002/healthz"
+HEALTH = "http://192.168.50.11:25002/healthz"
 RESULTS = INVENTORY.parents[1] / "recovery.json"  # outlives the nodes
 # docs/recovery.md: interval + time-out + 5 s until a wedge is found, and what a recovery may add to the engine's start.
 FOUND_S, OWN_S = 50.0, 30.0

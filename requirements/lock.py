@@ -49,6 +49,11 @@ UV_LISTS = {
     # What the lab builds stands in for an engine.
     "lab-engine": (HERE.parent / "molecule" / "build", NODE),
     "lab-build": (HERE.parent / "molecule" / "build", NODE),
+    # It is installed together with the engine of the rehearsal, so what both ask for is the version of that one.
+    "lab-ray": (
+        HERE.parent / "molecule" / "ray",
+        [*NODE, "--constraints", str(ENGINES / "rehearsal.txt")],
+    ),
     # The release whose command line is checked is the one that the Sparks get.
     "engine-cli": (
         HERE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from settings import Lab, Node
+from settings import MANAGEMENT_NETWORK, Lab, Node
 from system import run, within
 
 
@@ -97,5 +97,8 @@ tandem:
     ansible_ssh_common_args: >-
       -o IdentitiesOnly=yes -o UserKnownHostsFile={lab.directory / "known_hosts"} -o StrictHostKeyChecking=yes
       -o ProxyCommand="{proxy(lab)}"
+    # The tests ask from the management network; test_18_access.py closes what is open here.
+    tandem_api_auth: open
+    tandem_access_guard_from: [{MANAGEMENT_NETWORK}.0/24]
 {serving(len(lab.nodes()))}""")
     return inventory, ssh_config

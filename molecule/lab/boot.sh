@@ -19,10 +19,18 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mkdir -p "/sys/fs/cgroup/$CGROUP"
 echo $$ > "/sys/fs/cgroup/$CGROUP/cgroup.procs"
 
+# Docker in a node: its storage cannot lie on the overlay that the root is, and runc wants three calls that nspawn keeps back.
+# Nothing of that is given to a node without it.
+set --
+if [ -x "$root/usr/sbin/dockerd" ] || [ -x "$root/usr/bin/dockerd" ]; then
+  mkdir -p "$DIRECTORY/docker"
+  set -- "--bind=$DIRECTORY/docker:/var/lib/docker" "--system-call-filter=add_key keyctl bpf"
+fi
+
 # No network option: nspawn's own would show the host's links. /sys is writable because udevd wants it;
 # fixtures/root/usr/local/lib/lab/init shields the host. /tmp is on disk, as on a real node.
 export SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 SYSTEMD_NSPAWN_API_VFS_WRITABLE=1 SYSTEMD_NSPAWN_TMPFS_TMP=0
 exec systemd-nspawn --quiet --settings=no --register=no --keep-unit --machine="$NODE" --directory="$root" \
   --resolv-conf=off --timezone=off --link-journal=no --console=pipe --kill-signal=SIGRTMIN+3 \
-  --rlimit=RLIMIT_MEMLOCK=infinity --capability=CAP_NET_ADMIN,CAP_IPC_LOCK \
+  --rlimit=RLIMIT_MEMLOCK=infinity --capability=CAP_NET_ADMIN,CAP_IPC_LOCK "$@" \
   /usr/local/lib/lab/init

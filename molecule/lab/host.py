@@ -16,6 +16,7 @@ from settings import Lab, LabError
 from system import run
 
 DISK_GIB = 20  # image 0.7, wheelhouse 1, an engine of 3.5 on each of two nodes, and room to work
+DOCKER_DISK_GIB = 45  # and an image of an engine in the registry, in pieces and in Docker, on two nodes
 MEMORY_GIB = 10  # two ranks of the rehearsal's engine take 6
 PROGRAMS = {  # program: Debian package
     "ethtool": "ethtool",
@@ -41,6 +42,7 @@ class Needs:
 
 
 NODES = Needs(PROGRAMS, DISK_GIB, MEMORY_GIB, "'lab.py prepare' or 'make rehearse'")
+DOCKER_NODES = Needs(PROGRAMS, DOCKER_DISK_GIB, MEMORY_GIB, "'lab.py prepare' or 'make rehearse'")
 # The image, its tree while it is built, and two guests of 1 GiB with what emulates them.
 VMS = Needs({**PROGRAMS, **VM_PROGRAMS}, 5, 4, "'vms.py prepare' or 'make rdma'")
 

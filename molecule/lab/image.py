@@ -22,15 +22,22 @@ SUITE = "bookworm"  # Python 3.11, for which there is a CPU build of torch; see 
 RECIPE = settings.HERE / "image"
 
 
-def build(lab: Lab) -> Path:
-    """The image's folder; built if no lab needed it before, at a cost of a minute and 700 MB."""
-    return kept(lab, RECIPE, bootstrap)
+def build(lab: Lab, name: str = RECIPE.name) -> Path:
+    """The image's folder; built if no lab needed it before, at a cost of a minute and 700 MB.
+
+    name: another recipe than image/, whose packages and script are added to those of image/.
+    """
+    if name == RECIPE.name:
+        return kept(lab, RECIPE, bootstrap)
+    more = settings.HERE / name
+    hooks = [f"--include={','.join(packages(more))}", f"--customize-hook={more / 'customize.sh'}"]
+    return kept(lab, more, lambda root: bootstrap(root, hooks=hooks), RECIPE)
 
 
-def kept(lab: Lab, recipe: Path, make: Callable[[Path], None]) -> Path:
-    """The folder that `make` filled from this recipe, now or for an earlier lab."""
+def kept(lab: Lab, recipe: Path, make: Callable[[Path], None], *beneath: Path) -> Path:
+    """The folder that `make` filled from this recipe, and from those beneath it, now or for an earlier lab."""
     images = lab.home / "images"
-    image = images / digest(recipe)
+    image = images / digest(recipe, *beneath)
     with lock(images / f"{recipe.name}.lock"):
         for unfinished in images.glob(f".{recipe.name}-*"):
             remove_tree(unfinished)
@@ -42,12 +49,14 @@ def kept(lab: Lab, recipe: Path, make: Callable[[Path], None]) -> Path:
     return image
 
 
-def digest(recipe: Path) -> str:
+def digest(*recipes: Path) -> str:
     """Names the image by what it is made of."""
-    first = [recipe / name for name in ("packages.txt", "customize.sh")]
-    others = sorted(path for path in recipe.rglob("*") if path.is_file() and path not in first)
-    named = [part for path in others for part in (bytes(path.relative_to(recipe)), path.read_bytes())]
-    parts = [SUITE.encode(), *(path.read_bytes() for path in first), *named]
+    parts = [SUITE.encode()]
+    for recipe in recipes:
+        first = [recipe / name for name in ("packages.txt", "customize.sh")]
+        others = sorted(path for path in recipe.rglob("*") if path.is_file() and path not in first)
+        named = [part for path in others for part in (bytes(path.relative_to(recipe)), path.read_bytes())]
+        parts += [*(path.read_bytes() for path in first), *named]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 

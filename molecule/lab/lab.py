@@ -23,7 +23,7 @@ import host
 import image
 import models
 import node as nodes
-from settings import MAX_NODES, NETWORKS, RAILS, Lab, LabError
+from settings import IMAGES, MAX_NODES, NETWORKS, RAILS, Lab, LabError
 from system import lock, namespace_exists, remove_tree, replace_file, run, within
 
 CABLE_STATES = {
@@ -44,16 +44,17 @@ def check(lab: Lab, arguments: argparse.Namespace) -> None:
 
 def up(lab: Lab, arguments: argparse.Namespace) -> None:
     if lab.ready_file.exists() and namespace_exists(lab.client):
-        found, wanted = lab.description(), {"nodes": arguments.nodes, "network": arguments.network}
+        found = {"image": IMAGES[0], **lab.description()}  # an older lab does not tell
+        wanted = {"nodes": arguments.nodes, "network": arguments.network, "image": arguments.image}
         for what, value in wanted.items():
             if found.get(what) != value:
                 raise LabError(
                     f"{what} of lab {lab.name}: {found.get(what)}, wanted {value}: 'lab.py down' first"
                 )
     else:
-        host.check(lab)
+        host.check(lab, host.NODES if arguments.image == IMAGES[0] else host.DOCKER_NODES)
         down(lab, arguments)
-        make(lab, arguments.nodes, arguments.network)
+        make(lab, arguments.nodes, arguments.network, arguments.image)
     for node in lab.nodes():
         nodes.power_on(node)
     for node in lab.nodes():
@@ -63,11 +64,11 @@ def up(lab: Lab, arguments: argparse.Namespace) -> None:
         print(path)
 
 
-def make(lab: Lab, count: int, network: str) -> None:
+def make(lab: Lab, count: int, network: str, image_name: str) -> None:
     """Everything but power."""
-    layers = [str(models.build(lab)), str(image.build(lab))]
+    layers = [str(models.build(lab)), str(image.build(lab, image_name))]
     lab.directory.mkdir(parents=True)
-    description = {"nodes": count, "network": network, "layers": layers}
+    description = {"nodes": count, "network": network, "image": image_name, "layers": layers}
     replace_file(lab.description_file, json.dumps(description) + "\n")
     lab.cgroups.mkdir()
     run(["mount", "-t", "cgroup2", "cgroup2", lab.cgroups])
@@ -183,6 +184,12 @@ def parse(command_line: list[str]) -> argparse.Namespace:
         default=os.environ.get("LAB_NETWORK", NETWORKS[0]),
         choices=NETWORKS,
         help="who writes the network of the nodes; default $LAB_NETWORK or %(default)s",
+    )
+    making.add_argument(
+        "--image",
+        default=os.environ.get("LAB_IMAGE", IMAGES[0]),
+        choices=IMAGES,
+        help="what the nodes have installed; default $LAB_IMAGE or %(default)s",
     )
     command("down", down, "remove the nodes and all that belongs to them")
     command("purge", purge, "down, and remove the cached images and models")

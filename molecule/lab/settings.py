@@ -17,6 +17,8 @@ IDLE_FUNCTIONS = ("enp1s0f1np1", "enP2p1s0f1np1")  # the second cage: nothing is
 MANAGEMENT = "eth0"
 # Who writes the network of the nodes, the first unless told otherwise.
 NETWORKS = ("netplan-networkd", "networkd", "netplan-networkmanager", "networkmanager")
+# What the nodes have installed; a folder beside this file each. The second has Docker and a registry too.
+IMAGES = ("image", "docker_image")
 MANAGEMENT_NETWORK = "192.168.50"  # /24: the client is .1, the nodes are .11, .12 ...
 FACTORY_MTU = 1500
 CABLE_MTU = 9000
@@ -108,7 +110,7 @@ class Lab:
 
     @property
     def description_file(self) -> Path:
-        """{"nodes": how many, "network": who writes theirs, "layers": [what each root is made of, upper first]}"""
+        """{"nodes": how many, "network": who writes theirs, "image": which, "layers": [of each root, upper first]}"""
         return self.directory / "lab.json"
 
     @property

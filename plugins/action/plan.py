@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.tandem.spark.plugins.module_utils import engine_config
+from ansible_collections.tandem.spark.plugins.module_utils import engine_config, firewall
 from ansible_collections.tandem.spark.plugins.module_utils.engine_state import UNITS
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
 from ansible_collections.tandem.spark.plugins.modules.plan import ARGUMENTS
 from ansible_collections.tandem.spark.plugins.plugin_utils import mending, planning, profile_checks
-from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, node_plan
+from ansible_collections.tandem.spark.plugins.plugin_utils.plan import PlanError, firewall_text, node_plan
 from ansible_collections.tandem.spark.plugins.plugin_utils.report import overridden_text, report
 
 
@@ -53,9 +53,12 @@ class ActionModule(ActionBase):
         told = mending.text(looked, task_vars.get("ansible_check_mode", False))
         if rank.number == 0 and told:
             self._display.display(told)
+        told_node = node_plan(group, ranks, rank, plan, profile)
+        table = firewall_text(told_node, rank.variables, profile)
         result.update(
             changed=False,
-            plan=node_plan(group, ranks, rank, plan, profile),
+            plan=told_node,
+            firewall={"text": table, "mark": firewall.mark(table)},
             profile=profile,
             overridden=[dict(zip(("key", "was", "now"), each, strict=True)) for each in made.changed],
             overrides=made.overrides,

@@ -21,6 +21,11 @@ options:
   api_key:
     description: Bearer token, if the endpoint wants one.
     type: str
+  api_key_file:
+    description:
+      - File on the node with that token, such as C(/etc/tandem/api.env), in place of O(api_key).
+      - A file that is not there, or holds none, is no token.
+    type: path
   validate_certs:
     description: Whether the certificate of an C(https) endpoint must be valid.
     type: bool

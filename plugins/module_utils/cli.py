@@ -27,6 +27,7 @@ COMMANDS = {
     "guard": "guard_command",
     "build": "build_command",
     "ray": "ray_command",
+    "key": "key_command",
 }
 
 

@@ -14,7 +14,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from . import commands, container_engine, container_image, container_run, engine_state, files, records
+from . import (
+    api_key,
+    commands,
+    container_engine,
+    container_image,
+    container_run,
+    engine_state,
+    files,
+    records,
+)
 from .container_run import ContainerError, Here, How
 from .containers import OURS
 from .engine_config import read_environment
@@ -22,9 +31,11 @@ from .findings import FindingError, finding
 
 NAME = "container"
 HELP = "run the release's rank in its container, or stop it (the unit does)"
-ERRORS = (ContainerError, FindingError, files.FilesError, OSError)
+ERRORS = (ContainerError, FindingError, api_key.ApiKeyError, files.FilesError, OSError)
 
 FABRIC_ENV = "/run/tandem/fabric.env"
+KEY_FILE = f"/{api_key.FILE}"
+HEAD = "tandem-head"
 # Of the client alone: what its image or its release needs is in the file of variables, and no file of root's is read.
 CLIENT = {"PATH": commands.PATH, "LC_ALL": "C", "HOME": "/", "DOCKER_CONFIG": "/run/tandem"}
 # What a short task of the image's Python is given of whoever calls it.
@@ -115,7 +126,11 @@ def start(name: str, words: Sequence[str]) -> NoReturn:
     release = os.path.realpath(engine_state.CURRENT)
     how, record = how_of(release), record_of(Path(os.path.realpath(f"{release}/runtime")))
     variables = container_run.environment(
-        read_environment(Path(release, "env")) or {}, read_environment(Path(FABRIC_ENV)) or {}, how.user
+        read_environment(Path(release, "env")) or {},
+        read_environment(Path(FABRIC_ENV)) or {},
+        how.user,
+        record.get("pythonpath") or "",
+        key_of(name),
     )
     missing = missing_preloads(variables.get("LD_PRELOAD", ""), how.mounts)
     if missing:
@@ -131,6 +146,15 @@ def start(name: str, words: Sequence[str]) -> NoReturn:
     wanted = files.Wanted(path, content=content, mode=0o600, sensitive=True)
     files.apply(wanted, files.look(path, with_content=False))
     become(how.program, command, CLIENT)
+
+
+def key_of(name: str) -> str | None:
+    """The key of the API, for the head. Where its file is missing nothing is started: it would be open to all."""
+    if name != HEAD:
+        return None
+    if not os.path.exists(KEY_FILE):
+        raise ContainerError(f"{KEY_FILE} is missing, which says whether the API wants a key. Run site.yml.")
+    return api_key.read(Path(KEY_FILE))
 
 
 def missing_preloads(preload: str, mounts: Sequence[str]) -> list[str]:

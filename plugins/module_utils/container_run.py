@@ -14,13 +14,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import fabric_env
+from . import api_key, fabric_env
+from .engine_config import FORBIDDEN
 from .engine_state import CURRENT
 
 HOW = "container.json"  # in a release: how its engine is run
 ENV_FILE = "/run/tandem/{name}.env"
 CID_FILE = "/run/tandem/{name}.cid"
 RDMA = "/dev/infiniband"
+LIBRARY = "/opt/tandem/lib"  # the gate before the API is a part of it
 # The unit's own time for a stop is longer: it must see the end of this one.
 STOP_S = 20
 OOM_SCORE = 500  # as the unit of an engine without a container has it
@@ -80,12 +82,22 @@ def _text(value: Any) -> str:
     return value
 
 
-def environment(release: Mapping[str, str], fabric: Mapping[str, str], user: str) -> dict[str, str]:
+def environment(
+    release: Mapping[str, str],
+    fabric: Mapping[str, str],
+    user: str,
+    pythonpath: str = "",
+    key: str | None = None,
+) -> dict[str, str]:
     """The variables of the container: the release's, those of this start, and a name for the account.
 
-    An image knows no account of the node, and Python asks for the name before it asks for a number's.
+    An image knows no account of the node, and Python asks for the name before it asks for a number's. pythonpath: the
+    image's own, which ours goes before. key: of the API, on the head.
     """
-    return {**release, **fabric, "USER": user, "LOGNAME": user}
+    made = {**release, **fabric, "USER": user, "LOGNAME": user}
+    if pythonpath and made.get("PYTHONPATH"):
+        made["PYTHONPATH"] += f":{pythonpath}"
+    return {**made, api_key.VARIABLE: key} if key else made
 
 
 def env_file(variables: Mapping[str, str]) -> str:
@@ -101,8 +113,9 @@ def env_file(variables: Mapping[str, str]) -> str:
 
 
 def taken_out(baked: Iterable[str], variables: Collection[str]) -> list[str]:
-    """Variables of the image that name a node's own interfaces and devices: its author's, and never this one's."""
-    return sorted(name for name in set(baked) & set(fabric_env.PER_NODE) if name not in variables)
+    """Variables of the image that are its author's and never this node's: interfaces, devices, who may do what."""
+    never = {*fabric_env.PER_NODE, *FORBIDDEN}
+    return sorted(name for name in set(baked) & never if name not in variables)
 
 
 def unset_words(program: str, names: Iterable[str]) -> list[str]:
@@ -156,7 +169,7 @@ def words(
     engine: Sequence[str],
 ) -> list[str]:
     """The whole command line of a rank in the foreground; engine: what comes after the engine's own name."""
-    mounts = {here.release: CURRENT, how.checkpoint: how.checkpoint}
+    mounts = {here.release: CURRENT, how.checkpoint: how.checkpoint, LIBRARY: LIBRARY}
     mounts |= {each: each for each in (*here.beside, *how.mounts)}
     mounts |= {how.cache: how.cache, f"{how.cache}/inductor": f"/tmp/torchinductor_{how.user}"}
     writable = {how.cache, f"{how.cache}/inductor"}

@@ -23,6 +23,14 @@ PER_RANK = frozenset(
 )
 
 
+GATE = "tandem.api_gate.Gate"  # what asks for the key where vLLM does not
+# Variables that no profile may set, and why.
+FORBIDDEN = {
+    "VLLM_SERVER_DEV_MODE": "lets everybody who reaches the API run what they like",
+    "VLLM_API_KEY": "would be readable for all in a release: set tandem_api_key",
+}
+
+
 class EngineConfigError(Exception):
     """Every flag that cannot be rendered, one sentence each."""
 
@@ -52,6 +60,8 @@ def environment_problems(environment: dict) -> list[str]:
     for name, value in environment.items():
         if value is None or value == "":
             found.append(f"variable {name} is empty, which is not its default: take it out")
+        elif name in FORBIDDEN:
+            found.append(f"variable {name} {FORBIDDEN[name]}: take it out")
         elif name == "CUDA_LAUNCH_BLOCKING":
             found.append(f"variable {name}={value} makes every launch wait, whatever its value: take it out")
         elif isinstance(value, (dict, list)):
@@ -83,13 +93,14 @@ def rank_arguments(
 
     `${TANDEM_…}` is filled in by systemd from /run/tandem/fabric.env, so that the release is the same on every rank.
     """
+    head = ["--host", api_host, "--port", str(api_port), "--middleware", GATE]
     if rendezvous == "ray":
-        return ["--host", api_host, "--port", str(api_port)] if rank == 0 else []
+        return head if rank == 0 else []
     words = []
     if ranks > 1:
         words += ["--nnodes", str(ranks), "--node-rank", "${TANDEM_NODE_RANK}"]
         words += ["--master-addr", "${TANDEM_MASTER_ADDR}", "--master-port", "${TANDEM_MASTER_PORT}"]
-    words += ["--host", api_host, "--port", str(api_port)] if rank == 0 else ["--headless"]
+    words += head if rank == 0 else ["--headless"]
     return words
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from . import (
+    catalogue_access,
     catalogue_bench,
     catalogue_build,
     catalogue_checkpoint,
@@ -82,6 +83,7 @@ def join_catalogues(parts: Iterable[Mapping[str, Entry]]) -> dict[str, Entry]:
 
 CATALOGUE = join_catalogues(
     (
+        catalogue_access.ENTRIES,
         catalogue_bench.ENTRIES,
         catalogue_build.ENTRIES,
         catalogue_checkpoint.ENTRIES,

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from . import (
+    api_key,
     containers,
     engine_state,
     fabric_look,
+    firewall,
     gpu,
     gpu_users,
     guard_look,
@@ -217,6 +219,18 @@ def guard(question: Question) -> Part:
     return {"guard": guard_look.look(Path(question.root), shown.get(guard_look.UNIT))}, []
 
 
+def access(question: Question) -> Part:
+    root = Path(question.root)
+    host = firewall.Host(root, question.live)
+    seen = firewall.look(host)
+    shown = engine_state.units() if question.live else {}
+    notes = []
+    if question.live and seen["kept"] and seen["in_force"] != seen["kept"]:
+        what = "it has another one" if seen["in_force"] else "it has none"
+        notes.append(finding("access.firewall.gone", found=what))
+    return {"access": {"firewall": seen, "api_key": api_key.look(root, shown)}}, notes
+
+
 def plan_in_force(question: Question) -> Part:
     """The plan that a run before this one left; null where there is none, or it cannot be read."""
     return {"plan": records.read_json(Path(question.root) / "etc/tandem/plan.json")}, []
@@ -249,6 +263,7 @@ SUBSETS: dict[str, Callable[[Question], Part]] = {
     "gpu": gpu_part,
     "engine": engine,
     "guard": guard,
+    "access": access,
     "plan": plan_in_force,
     "packages": packages,
     "driver": node_deep.driver_part,

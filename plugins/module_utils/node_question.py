@@ -15,7 +15,7 @@ from .findings import Finding, finding
 from .kernel_files import Tree
 
 # Debian package -> what of it is used on every node.
-PACKAGES = {"iproute2": "ip", "iputils-ping": "ping"}
+PACKAGES = {"iproute2": "ip", "iputils-ping": "ping", "nftables": "nft"}
 
 
 @dataclass(frozen=True)

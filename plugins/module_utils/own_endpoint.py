@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import api_key
 from .engine_state import CURRENT, PLAN
 from .records import read_json
 
@@ -27,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="base address of the endpoint (the release's port on this node)")
     parser.add_argument("--model", help="name of the served model (the release's)")
     parser.add_argument(
-        "--api-key-file", type=Path, help="file that holds the bearer token, if the endpoint wants one"
+        "--api-key-file",
+        type=Path,
+        help=f"file that holds the key of the API (/{api_key.FILE}, if that is there)",
     )
 
 
@@ -63,13 +66,14 @@ def endpoint(plan: Mapping[str, Any], arguments: argparse.Namespace) -> Endpoint
         )
     from .chat import Endpoint  # not above: a guard that asks nothing does without HTTP
 
-    return Endpoint(url, model, _api_key(arguments.api_key_file))
+    return Endpoint(url, model, _api_key(arguments.api_key_file, foreign=bool(arguments.url)))
 
 
-def _api_key(path: Path | None) -> str | None:
-    if path is None:
-        return None
+def _api_key(path: Path | None, foreign: bool) -> str | None:
+    """This group's own key is for its own API: one that is named by its address gets only what is named for it."""
+    if path is not None and not path.exists():
+        raise EndpointError(f"{path} cannot be read (it is not there), wanted the API key.")
     try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise EndpointError(f"{path} cannot be read ({error}), wanted the API key.") from error
+        return None if path is None and foreign else api_key.read(path or Path("/", api_key.FILE))
+    except api_key.ApiKeyError as error:
+        raise EndpointError(str(error)) from error

@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from . import engine_state, ray_settings
+from . import api_key, engine_state, ray_settings
 from .engine_config import read_environment
 from .ray_settings import RayError
 
@@ -34,7 +34,7 @@ SAY_EVERY_S = 30.0
 END_S = 10.0
 # Of the agent alone, whose shell script sets the one and takes the other away.
 _AGENTS_OWN = ("PYTHONPATH",)
-_KEPT_BY_RELEASE = ("PYTHONPYCACHEPREFIX",)
+_KEPT_BY_RELEASE = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -105,8 +105,9 @@ class Told:
 
 def serve(ray: Sequence[str], engine: Sequence[str], variables: Mapping[str, str]) -> int:
     """Runs Ray's head, then the engine, until one of them ends; what that one ended with. Raises RayError."""
+    without_key = {name: value for name, value in variables.items() if name != api_key.VARIABLE}
     cluster = subprocess.Popen(
-        list(ray), env=dict(variables), stdout=subprocess.PIPE, text=True, errors="replace"
+        list(ray), env=without_key, stdout=subprocess.PIPE, text=True, errors="replace"
     )
     children = [cluster]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from . import fabric_env
+from . import api_key, fabric_env
 
 MEMORY_MONITOR = "RAY_memory_monitor_refresh_ms"
 # In a release: vLLM's folder of configuration, which holds this list and nothing else.
@@ -33,6 +33,17 @@ ENVIRONMENT = {
 # What the ranks say to each other goes by NCCL. Ray's own store would reserve a third of the memory.
 OBJECT_STORE_BYTES = 1 << 30
 STARTED = "Ray runtime started"
+# Ray listens on every address of a node, whatever it is told of its own. Ports that are named can be closed to others.
+PORTS = {
+    "node-manager-port": 25010,
+    "object-manager-port": 25011,
+    "runtime-env-agent-port": 25012,
+    "dashboard-agent-grpc-port": 25013,
+    "dashboard-agent-listen-port": 25014,
+    "metrics-export-port": 25015,
+}
+WORKERS = (25100, 25299)  # a port for each of its processes
+CLOSED = (f"{min(PORTS.values())}-{max(PORTS.values())}", f"{WORKERS[0]}-{WORKERS[1]}")
 
 
 class RayError(Exception):
@@ -40,8 +51,8 @@ class RayError(Exception):
 
 
 def not_copied() -> str:
-    """The text of the list: every variable that belongs to one node."""
-    return json.dumps(sorted(fabric_env.PER_NODE), indent=1) + "\n"
+    """The text of the list: every variable that belongs to one node, and the key of the API, which is the head's."""
+    return json.dumps(sorted({*fabric_env.PER_NODE, api_key.VARIABLE}), indent=1) + "\n"
 
 
 def environment(release: str) -> dict[str, str]:
@@ -70,6 +81,9 @@ def start_words(ray: str, rank: int, address: str, head: str) -> list[str]:
         "--num-gpus=1",
         f"--object-store-memory={OBJECT_STORE_BYTES}",
         "--disable-usage-stats",
+        *(f"--{name}={port}" for name, port in PORTS.items()),
+        f"--min-worker-port={WORKERS[0]}",
+        f"--max-worker-port={WORKERS[1]}",
     ]
     if rank:
         return [ray, "start", f"--address={head}", *shared]

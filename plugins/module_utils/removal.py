@@ -26,6 +26,7 @@ from . import (
     driver_record,
     engine_state,
     files,
+    firewall,
     guard_look,
     rails_record,
     records,
@@ -42,6 +43,8 @@ UNITS = (
     "tandem-clock-cap.service",
     "tandem-swap-off.service",
     build_unit.UNIT,
+    f"{firewall.TIMER}.timer",
+    firewall.UNIT,
 )
 APT_UNIT = "tandem-driver.service"
 SYSTEM = "etc/systemd/system"
@@ -68,7 +71,7 @@ class RemovalError(Exception):
 
 @dataclass(frozen=True)
 class Trace:
-    """kind: unit, file, package, account, image, folder or weights. name: a path where it is one."""
+    """kind: unit, file, table, package, account, image, folder or weights. name: a path where it is one."""
 
     kind: str
     name: str
@@ -98,6 +101,10 @@ class Host:
     def ask(self, argv: Sequence[str], timeout_s: float = 60) -> commands.Answer:
         return commands.ask(argv, timeout_s, with_errors=True)
 
+    def table(self) -> bool:
+        """Whether the packet filter has our table; stopping its unit takes it away, where that is there."""
+        return firewall.in_force(firewall.Host(self.root)) is not None
+
     def mounted(self) -> str:
         return Tree("/proc/self").text("mountinfo") or ""
 
@@ -110,6 +117,7 @@ def look(host: Host, user: str, path: str, weights: bool) -> Found:
     found = Found()
     found.traces += [Trace("unit", name) for name in _up(host.units(), UNITS)]
     found.traces += [Trace("file", name) for name in _files(host.root)]
+    found.traces += [Trace("table", " ".join(firewall.TABLE))] if host.table() else []
     _packages(host, found)
     _images(host, found)
     _weights(host, found, path, weights)
@@ -244,6 +252,10 @@ def remove(host: Host, found: Found) -> list[str]:
     """Takes away what was found; what could not be, a sentence each."""
     troubles: list[str] = []
     _remove_files(host, found.named("file"), troubles)
+    if host.table():
+        answer = host.ask([firewall.NFT, "delete", "table", *firewall.TABLE])
+        if not answer.ok:
+            troubles.append(f"the packet filter's table could not be removed: {_last(answer.out)}")
     if packages := found.named("package"):
         answer = host.ask([*APT, "purge", *packages], 600)
         if not answer.ok:

@@ -292,6 +292,7 @@ class Work:
             "base": base.id,
             "fingerprint": chosen.fingerprint(*(["root"] if self.params["as_root"] else [])),
             "environment": sorted(chosen.variables),
+            "pythonpath": chosen.variables.get("PYTHONPATH", ""),
             "architecture": chosen.architecture,
             "python": self.params["python"],
             "python_version": found.get("python"),

@@ -170,6 +170,7 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.tandem.spark.plugins.module_utils import api_key
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
 from ansible_collections.tandem.spark.plugins.module_utils.progress import Progress
 from ansible_collections.tandem.spark.plugins.module_utils.proof_plan import plan_of
@@ -186,6 +187,7 @@ ARGUMENTS = {
     "url": {"type": "str", "required": True},
     "model": {"type": "str", "required": True},
     "api_key": {"type": "str", "no_log": True},
+    "api_key_file": {"type": "path", "no_log": False},
     "validate_certs": {"type": "bool", "default": True},
     "plan": {
         "type": "dict",
@@ -217,8 +219,9 @@ def main() -> None:
             speculates=params["speculates"],
             total_timeout_s=params["total_timeout"],
         )
+        key = api_key.of(module)
         proof = prove(
-            Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
+            Endpoint(params["url"], params["model"], key, params["validate_certs"]),
             plan,
             say=progress,
         )

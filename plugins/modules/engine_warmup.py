@@ -171,6 +171,7 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.tandem.spark.plugins.module_utils import api_key
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
 from ansible_collections.tandem.spark.plugins.module_utils.findings import worst_first
 from ansible_collections.tandem.spark.plugins.module_utils.progress import Progress
@@ -192,6 +193,7 @@ ARGUMENTS = {
     "url": {"type": "str", "required": True},
     "model": {"type": "str", "required": True},
     "api_key": {"type": "str", "no_log": True},
+    "api_key_file": {"type": "path", "no_log": False},
     "validate_certs": {"type": "bool", "default": True},
     "fail_on_trouble": {"type": "bool", "default": True},
     "unit": {"type": "str", "default": "tandem-head.service"},
@@ -221,14 +223,14 @@ def main() -> None:
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     params = module.params
     try:
-        plan = plan_of(params["plan"])
+        plan, key = plan_of(params["plan"]), api_key.of(module)
     except ValueError as error:
         module.fail_json(msg=f"engine_warmup cannot run this plan: {error}")
     if module.check_mode:
         module.exit_json(changed=False, ok=None, reason=None, phases=[], progress=[], findings=[])
     progress = Progress(params["progress_file"])
     done = warm_up(
-        Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
+        Endpoint(params["url"], params["model"], key, params["validate_certs"]),
         plan,
         say=progress,
     )

@@ -175,6 +175,7 @@ findings:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.tandem.spark.plugins.module_utils import api_key
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
 from ansible_collections.tandem.spark.plugins.module_utils.generation import Patience, check, findings_of
 from ansible_collections.tandem.spark.plugins.module_utils.judge import ANSWER_KINDS, worst_of
@@ -185,6 +186,7 @@ ARGUMENTS = {
     "url": {"type": "str", "required": True},
     "model": {"type": "str", "required": True},
     "api_key": {"type": "str", "no_log": True},
+    "api_key_file": {"type": "path", "no_log": False},
     "validate_certs": {"type": "bool", "default": True},
     "suite": {"type": "str", "choices": ["arithmetic", "quality"]},
     "cases": {
@@ -213,12 +215,12 @@ def main() -> None:
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True, mutually_exclusive=[("suite", "cases")])
     params = module.params
     try:
-        questions = questions_of(params)
+        questions, key = questions_of(params), api_key.of(module)
     except ValueError as error:
         module.fail_json(msg=f"generation_check cannot ask this: {error}")
     began = time.monotonic()
     cases = check(
-        Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
+        Endpoint(params["url"], params["model"], key, params["validate_certs"]),
         questions,
         concurrency=params["concurrency"],
         patience=Patience(params["request_timeout"], params["total_timeout"]),

@@ -111,13 +111,14 @@ progress:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import evaluation
+from ansible_collections.tandem.spark.plugins.module_utils import api_key, evaluation
 from ansible_collections.tandem.spark.plugins.module_utils.progress import Progress
 
 ARGUMENTS = {
     "url": {"type": "str", "required": True},
     "model": {"type": "str", "required": True},
     "api_key": {"type": "str", "no_log": True},
+    "api_key_file": {"type": "path", "no_log": False},
     "validate_certs": {"type": "bool", "default": True},
     "program": {"type": "path", "required": True},
     "tasks": {"type": "list", "elements": "str", "required": True},
@@ -144,6 +145,11 @@ def main() -> None:
     wrong += ["limit is below 0"] if params["limit"] < 0 else []
     wrong += ["tasks is empty"] if not params["tasks"] else []
     wrong += [] if params["validate_certs"] else ["validate_certs is false, which lm-eval cannot do"]
+    key = None
+    try:
+        key = api_key.of(module)
+    except api_key.ApiKeyError as error:
+        wrong.append(str(error))
     if wrong:
         module.fail_json(msg=f"lm_eval cannot run this: {'; '.join(wrong)}", progress=[])
     if module.check_mode:
@@ -152,6 +158,7 @@ def main() -> None:
     asked = evaluation.Evaluation(
         tasks=tuple(params["tasks"]),
         folder=Path(params["folder"]),
+        api_key=key,
         **{
             name: params[name]
             for name in (
@@ -164,7 +171,6 @@ def main() -> None:
                 "max_tokens",
                 "timeout_s",
                 "include",
-                "api_key",
             )
         },
     )

@@ -37,6 +37,7 @@ options:
       - gpu
       - engine
       - guard
+      - access
       - plan
       - packages
       - driver
@@ -67,7 +68,7 @@ options:
     description: Debian packages of which to say whether they are missing.
     type: list
     elements: str
-    default: [iproute2, iputils-ping]
+    default: [iproute2, iputils-ping, nftables]
   subnets:
     description: As in M(tandem.spark.ibv_info).
     type: list
@@ -198,6 +199,14 @@ node:
         holds: [{owner: rollout, left_s: 7150.2}]
         state: ready
         why: a right answer 4 s ago
+    access:
+      description:
+        - Marks of the packet filter's table that is in force and of the one that the next boot loads.
+        - Whether the head keeps a key of the API that others cannot read, and whether its engine was started with it.
+      type: dict
+      sample:
+        firewall: {in_force: 606b21d1f44bf6a3/8, kept: 606b21d1f44bf6a3/8, unit: true}
+        api_key: {file: true, kept: true, running: true}
     plan:
       description: The plan that a run before this one left, C(/etc/tandem/plan.json); null where there is none.
       type: dict

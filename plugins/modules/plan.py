@@ -89,6 +89,11 @@ arguments:
   returned: success
   type: dict
   sample: {head: [--host, 0.0.0.0, --port, "8888"], worker: [--headless]}
+firewall:
+  description: The table of this node's packet filter and the mark that tells it; both null where there is to be none.
+  returned: success
+  type: dict
+  sample: {text: "table inet tandem { }", mark: 606b21d1f44bf6a3/8}
 role:
   description: Whether this host is the head or a worker.
   returned: success

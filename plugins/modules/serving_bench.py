@@ -243,7 +243,7 @@ findings:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import bench
+from ansible_collections.tandem.spark.plugins.module_utils import api_key, bench
 from ansible_collections.tandem.spark.plugins.module_utils.bench_plan import DEFAULTS, plan_of
 from ansible_collections.tandem.spark.plugins.module_utils.bench_store import BenchStoreError, open_store
 from ansible_collections.tandem.spark.plugins.module_utils.chat import Endpoint
@@ -263,6 +263,7 @@ ARGUMENTS = {
     "url": {"type": "str", "required": True},
     "model": {"type": "str", "required": True},
     "api_key": {"type": "str", "no_log": True},
+    "api_key_file": {"type": "path", "no_log": False},
     "validate_certs": {"type": "bool", "default": True},
     "series": {"type": "list", "elements": "raw"},
     **_lists("concurrency", "prefill", "context"),
@@ -283,7 +284,7 @@ def main() -> None:
     module = AnsibleModule(ARGUMENTS, supports_check_mode=True)
     params = module.params
     try:
-        plan = plan_of(params)
+        plan, key = plan_of(params), api_key.of(module)
     except ValueError as error:
         module.fail_json(msg=f"serving_bench cannot run this: {error}")
     nothing = {"summaries": [], "draws": [], "server": {}, "stack": {}, "progress": [], "findings": []}
@@ -293,7 +294,7 @@ def main() -> None:
     try:
         store = open_store(params["folder"], params["stack"], plan.as_dict(), resume=params["resume"])
         done = bench.run(
-            Endpoint(params["url"], params["model"], params["api_key"], params["validate_certs"]),
+            Endpoint(params["url"], params["model"], key, params["validate_certs"]),
             plan,
             store,
             say=progress,

@@ -54,7 +54,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 traces:
-  description: What goes, or went. C(kind) is unit, file, package, account, image, folder or weights.
+  description: What goes, or went. C(kind) is unit, file, table, package, account, image, folder or weights.
   returned: always
   type: list
   elements: dict

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from ansible_collections.tandem.spark.plugins.module_utils import nccl_rules
+from ansible_collections.tandem.spark.plugins.module_utils import firewall, nccl_rules, ray_settings
 from ansible_collections.tandem.spark.plugins.plugin_utils import plan_checks, rails_planned
 from ansible_collections.tandem.spark.plugins.plugin_utils.group import GroupPlan, Rank
 
@@ -36,6 +36,15 @@ def plan_group(group: str, ranks: list[Rank], profile: Mapping) -> GroupPlan:
     rails_planned.plan_rails(ranks, plan)
     plan.findings += plan_checks.check(group, ranks, plan, profile)
     return plan
+
+
+def firewall_text(told: Mapping, variables: Mapping, profile: Mapping) -> str | None:
+    """The table of the packet filter of a node that is told this plan; None where there is to be none."""
+    if not variables["tandem_access_firewall"]:
+        return None
+    names = ("tandem_access_guard_from", "tandem_access_api_from", "tandem_access_rails_from")
+    engine = ray_settings.CLOSED if profile.get("rendezvous") == "ray" else ()
+    return firewall.text(firewall.wish_of(told, *(variables[name] for name in names), engine))
 
 
 def node_plan(group: str, ranks: list[Rank], rank: Rank, plan: GroupPlan, profile: Mapping) -> dict:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from ipaddress import ip_network
 from itertools import combinations
 
+from ansible_collections.tandem.spark.plugins.module_utils import api_key
 from ansible_collections.tandem.spark.plugins.module_utils.containers import stays
 from ansible_collections.tandem.spark.plugins.module_utils.findings import Finding, finding
 from ansible_collections.tandem.spark.plugins.module_utils.gpu_users import Orphan, gpu_findings
@@ -43,6 +45,7 @@ def check(group: str, ranks: list[Rank], plan: GroupPlan, profile: Mapping) -> I
     yield from _check_addresses(ranks, plan)
     yield from _check_subnets(ranks, plan)
     yield from _check_ports(ranks)
+    yield from _check_access(ranks[0])
     yield from _check_gpus(ranks, profile)
     yield from _check_licence(ranks[0], profile)
     yield from _check_memory(ranks, profile)
@@ -246,6 +249,18 @@ def _taken_ports(rank: Rank, variables: Iterable[str]) -> Iterator[Finding]:
                 pid=listener["pid"] or "PID",
                 variable=variable,
             )
+
+
+def _check_access(head: Rank) -> Iterator[Finding]:
+    for name in ("tandem_access_api_from", "tandem_access_guard_from", "tandem_access_rails_from"):
+        for value in head.variables.get(name) or []:
+            try:
+                ip_network(value, strict=False)
+            except ValueError as why:
+                yield finding("plan.access.network", name=name, value=value, why=why)
+    key = head.variables.get("tandem_api_key")
+    if key and not api_key.FORM.fullmatch(key):
+        yield finding("plan.access.key")
 
 
 def _check_gpus(ranks: list[Rank], profile: Mapping) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ RANGES = {
     "tandem_container_timeout_s": (60, 7 * 86400),
     "tandem_fabric_mtu": (1280, 9978),  # the least that IPv6 needs, the most that a ConnectX-7 takes
     "tandem_fabric_revert_after_s": (10, 3600),
+    "tandem_access_revert_after_s": (10, 3600),
     "tandem_fabric_peer_timeout_s": (1, 600),
     "tandem_power_clock_max_mhz": (0, 4000),
     "tandem_proof_total_timeout_s": (1, 86400),
@@ -51,7 +52,7 @@ RANGES = {
     "tandem_tune_max_tokens": (16, 16384),
 }
 # Values that no message shows.
-SECRET = frozenset({"tandem_checkpoint_token"})
+SECRET = frozenset({"tandem_checkpoint_token", "tandem_api_key"})
 # What each host has for itself; all else is the group's.
 PER_HOST = frozenset({"tandem_fabric_rails"})
 

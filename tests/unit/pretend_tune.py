@@ -28,7 +28,7 @@ HEAD, WORKER = HOSTS = ("spark-a", "spark-b")
 # Everything that reaches for a node.
 MODULES = (
     "node_info runtime runtime_info checkpoint_info checkpoint_fetch release group_unit guard_wait engine_wait "
-    "engine_warmup engine_proof generation_check serving_bench rank_record nccl_info"
+    "engine_warmup engine_proof generation_check serving_bench rank_record nccl_info api_key api_info"
 ).split()
 _ACTION = """
 from ansible.plugins.action import ActionBase
@@ -204,6 +204,10 @@ def _node_info(now, _args, host):
         "ibv": {"devices": devices},
         "gpu": {"processes": []},
         "guard": None,
+        "access": {
+            "firewall": {"in_force": None, "kept": None, "unit": False},
+            "api_key": {"file": True, "kept": True, "running": now.get("key_runs", True)},
+        },
         "packages": {"missing": []},
     }
     return {"node": node, "findings": []}
@@ -299,6 +303,14 @@ def _rank_record(now, args, host):
     if args["outcome"] == "proven":
         now["applied"] = args["digest"]
     return {"record": None, "removed": []}
+
+
+def _api_key(now, _args, _host):
+    return {"changed": now.get("key_changed", False), "source": "kept"}
+
+
+def _api_info(now, _args, _host):
+    return {"statuses": {}, "key": True, "findings": now.get("strangers", [])}
 
 
 def _nccl_info(_now, _args, _host):

@@ -106,6 +106,18 @@ def test_its_variables_are_in_a_file_that_only_root_reads(node):
     ]
 
 
+def test_the_head_has_the_key_of_the_api_in_that_file_and_nowhere_else(node, monkeypatch):
+    monkeypatch.setattr(container_command, "KEY_FILE", str(node / "api.env"))
+    with pytest.raises(ContainerError, match=r"api.env is missing, which says whether the API wants a key"):
+        container_command.start("tandem-head", ["serve"])
+    for content, there in (("VLLM_API_KEY=the-key-0123456789\n", True), ("# No key\n", False)):
+        (node / "api.env").write_text(content)
+        with pytest.raises(Became) as became:
+            container_command.start("tandem-head", ["serve"])
+        assert "the-key-0123456789" not in repr(became.value.args)
+        assert ("VLLM_API_KEY=the-key-0123456789\n" in (node / "run/tandem-head.env").read_text()) == there
+
+
 def test_what_this_node_lacks_keeps_it_from_its_start(node, monkeypatch):
     monkeypatch.setattr(container_run, "RDMA", str(node / "dev/infiniband"))
     say_how(node, rdma=True)

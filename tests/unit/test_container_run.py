@@ -99,6 +99,7 @@ def test_what_is_mounted_has_the_same_path_inside():
     assert mounts == [
         "type=bind,source=/opt/tandem/releases/0f,target=/opt/tandem/current,readonly",
         "type=bind,source=/srv/models/x,target=/srv/models/x,readonly",
+        "type=bind,source=/opt/tandem/lib,target=/opt/tandem/lib,readonly",
         "type=bind,source=/opt/tandem/nccl/ab,target=/opt/tandem/nccl/ab,readonly",
         f"type=bind,source={CACHE},target={CACHE}",
         f"type=bind,source={CACHE}/inductor,target=/tmp/torchinductor_tandem",
@@ -150,6 +151,18 @@ def test_what_cannot_be_given_to_a_container(wrong):
 def test_this_start_counts_more_than_the_release():
     made = container_run.environment({"A": "1", "B": "1"}, {"B": "2"}, "tandem")
     assert made == {"A": "1", "B": "2", "USER": "tandem", "LOGNAME": "tandem"}
+
+
+def test_the_images_own_path_of_python_stays_and_the_key_is_added():
+    made = container_run.environment({"PYTHONPATH": "/opt/tandem/lib"}, {}, "t", "/usr/lib/image", "the-key")
+    assert made["PYTHONPATH"] == "/opt/tandem/lib:/usr/lib/image" and made["VLLM_API_KEY"] == "the-key"
+    assert "PYTHONPATH" not in container_run.environment({}, {}, "t", "/usr/lib/image")
+
+
+def test_an_author_s_developer_mode_and_key_are_taken_out():
+    baked = ["PATH", "VLLM_API_KEY", "VLLM_SERVER_DEV_MODE"]
+    assert container_run.taken_out(baked, ["VLLM_API_KEY"]) == ["VLLM_SERVER_DEV_MODE"]
+    assert container_run.taken_out(baked, []) == ["VLLM_API_KEY", "VLLM_SERVER_DEV_MODE"]
 
 
 SAID = {

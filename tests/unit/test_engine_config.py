@@ -11,6 +11,7 @@ from ansible_collections.tandem.spark.plugins.module_utils.engine_config import 
     EngineConfigError,
     engine_yaml,
     environment_file,
+    environment_problems,
     problems,
     rank_arguments,
 )
@@ -94,3 +95,16 @@ def test_environment_is_quoted_for_systemd():
 def test_environment_that_systemd_cannot_read_is_refused(name, value):
     with pytest.raises(EngineConfigError, match=name):
         environment_file({name: value})
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"VLLM_SERVER_DEV_MODE": 1}, "run what they like"),
+        ({"VLLM_SERVER_DEV_MODE": "0"}, "take it out"),
+        ({"VLLM_API_KEY": "hunter2"}, "set tandem_api_key"),
+    ],
+)
+def test_no_profile_opens_the_engine_or_holds_its_key(environment, words):
+    (problem,) = environment_problems(environment)
+    assert words in problem and "hunter2" not in problem

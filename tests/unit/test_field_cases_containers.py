@@ -123,7 +123,8 @@ def case_108():
     """One file of flags for all ranks, in a container too; only what must differ stands behind it."""
     head, worker = (engine_config.rank_arguments(rank, 2, "0.0.0.0", 8888) for rank in (0, 1))
     differ = set(head) ^ set(worker)
-    assert differ == {"--host", "0.0.0.0", "--port", "8888", "--headless"}
+    gate = {"--middleware", engine_config.GATE}
+    assert differ == {"--host", "0.0.0.0", "--port", "8888", "--headless", *gate}
     assert f"type=bind,source={HERE.release},target=/opt/tandem/current,readonly" in words()
 
 

@@ -227,6 +227,7 @@ def case_108():
         "--master-port",
         "--host",
         "--port",
+        "--middleware",
         "--headless",
     }
     given = {"max-num-seqs": 2, "block-size": 256}

@@ -153,7 +153,7 @@ def test_over_ray_the_units_are_the_same_two(over_ray):
     head, worker = (unit(over_ray, role) for role in ("head", "worker"))
     assert head["ExecStart"] == [
         "/opt/tandem/bin/tandem ray -- /opt/tandem/current/runtime/bin/vllm serve "
-        "--config /opt/tandem/current/engine.yaml --host 0.0.0.0 --port 8888"
+        "--config /opt/tandem/current/engine.yaml --host 0.0.0.0 --port 8888 --middleware tandem.api_gate.Gate"
     ]
     assert worker["ExecStart"] == ["/opt/tandem/bin/tandem ray"]
     for role in ("head", "worker"):

@@ -251,3 +251,14 @@ def test_a_command_that_runs_out_of_time_is_unknown(monkeypatch):
 
     monkeypatch.setattr(commands.subprocess, "run", late)
     assert commands.ask(["nvidia-smi"]) == commands.Answer(None, "")
+
+
+def test_who_may_come_to_a_node_is_seen_of_a_copy_too(tmp_path):
+    put(tmp_path / "etc/tandem/api.env", "VLLM_API_KEY=0123456789abcdef\n")
+    (tmp_path / "etc/tandem/api.env").chmod(0o600)
+    found, notes = node.look(node.Question(root=str(tmp_path)), ["access"])
+    assert found["access"] == {
+        "firewall": {"in_force": None, "kept": None, "unit": False},
+        "api_key": {"file": True, "kept": True, "running": None},
+    }
+    assert notes == [] and "0123456789abcdef" not in repr(found)

@@ -220,12 +220,30 @@ def with_machine(**values):
         ((node(), with_listener(port=25001)), {}, []),
         ((node(), with_listener(port=25002)), {}, ["plan.port.taken"]),
         ((node(), with_listener(port=25002, unit="tandem-guard.service")), {}, []),
+        # access
+        (
+            (),
+            {
+                "tandem_access_guard_from": ["192.168.1.0/24", "fd00::1"],
+                "tandem_access_api_from": ["0.0.0.0/0"],
+            },
+            [],
+        ),
+        ((), {"tandem_access_guard_from": ["192.168.1.0/24", "lan"]}, ["plan.access.network"]),
+        ((), {"tandem_access_rails_from": ["192.168.1.300"]}, ["plan.access.network"]),
+        ((), {"tandem_api_key": "0123456789abcdef"}, []),
+        ((), {"tandem_api_key": "short"}, ["plan.access.key"]),
         ((node(), with_gpu_process()), {}, ["plan.gpu.taken"]),
         ((node(), with_gpu_process("tandem-worker.service")), {}, []),
     ],
 )
 def test_each_problem_is_found(nodes, variables, wanted):
     assert ids(plan_group("tandem", ranks(*nodes, **variables), PROFILE)) == wanted
+
+
+def test_a_key_that_cannot_be_is_not_shown():
+    plan = plan_group("tandem", ranks(tandem_api_key="hunter 2"), PROFILE)
+    assert "hunter" not in repr(plan.findings)
 
 
 def test_addresses_given_on_one_rank_set_the_subnet_of_the_other():

@@ -44,7 +44,18 @@ def test_a_worker_joins_by_its_own_rail():
     words = ray_settings.start_words("/x/ray", 1, "192.168.177.2", "192.168.177.1:25000")
     assert words[:3] == ["/x/ray", "start", "--address=192.168.177.1:25000"]
     assert "--node-ip-address=192.168.177.2" in words and "--head" not in words
-    assert not [each for each in words if "dashboard" in each or "client" in each]
+    assert not [each for each in words if "include-dashboard" in each or "client" in each]
+
+
+def test_every_port_of_ray_is_named_so_that_it_can_be_closed_to_others():
+    for rank in (0, 1):
+        words = ray_settings.start_words("/x/ray", rank, "192.168.177.2", "192.168.177.1:25000")
+        given = {int(word.rpartition("=")[2]) for word in words if "-port=" in word and "client" not in word}
+        assert {*ray_settings.PORTS.values(), *ray_settings.WORKERS} <= given
+        closed = [
+            range(int(low), int(high) + 1) for low, high in (each.split("-") for each in ray_settings.CLOSED)
+        ]
+        assert all(any(port in each for each in closed) for port in given - {25000})
 
 
 def test_ray_s_own_store_takes_no_third_of_the_memory():
@@ -55,7 +66,7 @@ def test_ray_s_own_store_takes_no_third_of_the_memory():
 def test_what_belongs_to_a_node_is_not_copied_from_the_head():
     """Of what fabric.env holds nothing may come from the head: also what a node has left unset on purpose."""
     kept = json.loads(ray_not_copied(""))
-    assert set(kept) == set(fabric_env.PER_NODE) and "NCCL_IB_GID_INDEX" in kept
+    assert set(kept) == {*fabric_env.PER_NODE, "VLLM_API_KEY"} and "NCCL_IB_GID_INDEX" in kept
     # vLLM looks for the list in its folder of configuration.
     assert ray_environment("/opt/tandem/current")["VLLM_CONFIG_ROOT"] == "/opt/tandem/current/vllm"
     assert f"{ray_settings.CONFIG_ROOT}/{ray_settings.NOT_COPIED}" == "vllm/ray_non_carry_over_env_vars.json"
@@ -66,7 +77,13 @@ def test_the_list_is_what_vllm_reads(tmp_path):
     (tmp_path / ray_settings.NOT_COPIED).write_text(ray_settings.not_copied())
     with open(tmp_path / "ray_non_carry_over_env_vars.json") as stream:
         excluded = set(json.load(stream))
-    head = {**START, "NCCL_IB_GID_INDEX": "3", "NCCL_NET": "IB", "GLOO_SOCKET_IFNAME": "enp1s0f0np0"}
+    head = {
+        **START,
+        "NCCL_IB_GID_INDEX": "3",
+        "NCCL_NET": "IB",
+        "VLLM_API_KEY": "k",
+        "GLOO_SOCKET_IFNAME": "enp1s0f0np0",
+    }
     assert {name for name in head if name not in excluded} == {"NCCL_NET"}
 
 
@@ -85,7 +102,10 @@ def test_a_rank_without_its_place(wrong):
         ray_settings.own_address(variables)
 
 
-@pytest.mark.parametrize(("rank", "expected"), [(0, ["--host", "0.0.0.0", "--port", "8888"]), (1, [])])
+@pytest.mark.parametrize(
+    ("rank", "expected"),
+    [(0, ["--host", "0.0.0.0", "--port", "8888", "--middleware", "tandem.api_gate.Gate"]), (1, [])],
+)
 def test_with_ray_only_the_head_serves(rank, expected):
     assert engine_config.rank_arguments(rank, 2, "0.0.0.0", 8888, "ray") == expected
 

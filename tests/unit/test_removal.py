@@ -53,6 +53,7 @@ class Pretend(removal.Host):
         self.refuses: dict[str, str] = {}
         self.mounts = ""
         self.takes = "Purg nftables [1.0]\n"
+        self.has_table = False
 
     def units(self):
         known = (*removal.UNITS, removal.APT_UNIT)
@@ -65,9 +66,14 @@ class Pretend(removal.Host):
                 return Answer(1, why)
         if argv[:2] == ["systemctl", "stop"]:
             self.up.remove(argv[2])
+        if argv[0] == removal.firewall.NFT:
+            self.has_table = False
         if argv[0] == "userdel":
             put(self.root, "etc/passwd", PASSWD.splitlines()[0] + "\n")
         return Answer(0, self.takes if "--simulate" in argv else "")
+
+    def table(self):
+        return self.has_table
 
     def mounted(self):
         return self.mounts
@@ -128,6 +134,14 @@ def test_all_of_ours_goes_and_nothing_of_others(host):
     # Folders that were made for a file of ours alone are gone as well.
     assert not (host.root / "etc/systemd/system/earlyoom.service.d").exists()
     assert not (host.root / "etc/systemd/logind.conf.d").exists()
+
+
+def test_the_table_of_the_packet_filter_goes_though_its_unit_is_gone(host):
+    host.has_table = True
+    assert look(host).named("table") == ["inet tandem"]
+    assert uninstall(host) == [] and not host.has_table
+    host.has_table, host.refuses = True, {"delete table": "Operation not permitted\n"}
+    assert uninstall(host) == ["the packet filter's table could not be removed: Operation not permitted"]
 
 
 def test_a_second_time_there_is_nothing_to_do(host):

@@ -22,6 +22,8 @@ ALLOWED = re.compile(
   | changelogs/(config|changelog)\.yaml
   | docs/[a-z0-9_-]+\.md
   | inventory\.example/.+\.yml
+  | examples/(README\.md|[a-z0-9-]+/(hosts|group_vars/tandem)\.yml)
+  | CONTRIBUTING\.md
   | playbooks/[a-z_]+\.yml
   | plugins/(action|callback|doc_fragments|filter|module_utils|modules|plugin_utils)/[a-z0-9_]+\.(py|yml)
   | roles/[a-z]+/README\.md

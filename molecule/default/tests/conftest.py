@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -15,11 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 pytest.register_assert_rewrite("rails_tests", "faults_tests")
 
 from hands import (  # noqa: E402, F401 - after the path to it; handed on to the tests
+    API,
     INVENTORY,
     LAB_PROGRAM,
     NODES,
     PROJECT,
     Run,
+    ask,
     lab,
     play,
     shell,
@@ -27,7 +28,7 @@ from hands import (  # noqa: E402, F401 - after the path to it; handed on to the
 )
 
 UNITS = {"spark-a": "tandem-head.service", "spark-b": "tandem-worker.service"}
-API = "http://192.168.50.11:8888"
+MOST_PAYLOADS = 30  # docs/design.md, section 7
 # What a run of site.yml could change: every file that is not the engine's own or a log, with its content's traces.
 STATE = r"""
 find /etc /opt/tandem /usr/local /var/lib/tandem /run/tandem /run/netplan /run/systemd/network \
@@ -47,37 +48,6 @@ def state(node: str) -> str:
 def site(*words: str) -> Run:
     """Runs site.yml as a user does, with the payloads counted."""
     return play("site.yml", *words)
-
-
-def ask(question: str = "What is 17 x 23?", timeout_s: int = 60) -> str | None:
-    """Asks the API from the management network; None where nothing came back."""
-    body = json.dumps(
-        {
-            "model": "deepseek-v4-flash",
-            "messages": [{"role": "user", "content": question}],
-            "temperature": 0,
-            "max_tokens": 32,
-            "chat_template_kwargs": {"thinking": False},
-        }
-    )
-    text = lab(
-        "client",
-        "--",
-        "curl",
-        "-s",
-        "-m",
-        str(timeout_s),
-        f"{API}/v1/chat/completions",
-        "-H",
-        "Content-Type: application/json",
-        "-d",
-        body,
-        check=False,
-    )
-    try:
-        return json.loads(text)["choices"][0]["message"]["content"]
-    except (ValueError, LookupError, TypeError):
-        return None
 
 
 def journal(node: str) -> str:

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-from conftest import NODES, site, state
-
-MOST_PAYLOADS = 30  # docs/design.md, section 7
+from conftest import MOST_PAYLOADS, NODES, site, state
 
 
 def test_a_second_run_is_quiet():

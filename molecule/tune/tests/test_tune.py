@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hands import INVENTORY, NODES, PROJECT, lab, play, shell
+from hands import INVENTORY, NODES, PROJECT, ask, play, shell
 
 HEAD = NODES[0]
 WRAPPER = Path(__file__).parents[1] / "vllm"
@@ -70,21 +70,6 @@ def release(node: str) -> tuple[str, str]:
 
 def started(node: str) -> str:
     return shell(node, "systemctl show -p InvocationID 'tandem-head' 'tandem-worker'")
-
-
-def product() -> str:
-    body = json.dumps(
-        {
-            "model": "deepseek-v4-flash",
-            "messages": [{"role": "user", "content": "What is 17 x 23?"}],
-            "temperature": 0,
-            "max_tokens": 32,
-            "chat_template_kwargs": {"thinking": False},
-        }
-    )
-    url = "http://192.168.50.11:8888/v1/chat/completions"
-    asked = ("curl", "-s", "-m", "60", url, "-H", "Content-Type: application/json", "-d", body)
-    return lab("client", "--", *asked, check=False)
 
 
 def test_without_a_word_it_only_tells(results):
@@ -147,7 +132,7 @@ def test_the_reported_table_is_found_and_the_pair_is_as_before(results):
     # Sixteen streams without graphs are faster than two with them.
     assert flags["max-num-seqs"] == 16 and flags["compilation-config"] == {"cudagraph_mode": "NONE"}
     assert {release(node) for node in NODES} == {(applied, applied)}
-    assert "391" in product()
+    assert "391" in ask()
     for node in NODES:
         lines = shell(node, "cat /var/lib/tandem/history.jsonl").splitlines()
         events = [(line["event"], line["outcome"]) for line in map(json.loads, lines)]
@@ -170,4 +155,4 @@ def test_the_offer_is_taken_by_an_ordinary_roll_out(results):
     offered = yaml.safe_load(page.read_text().split("```yaml\n")[1].split("```")[0])
     run = play("playbooks/serve.yml", "-e", json.dumps(offered))
     assert run.code == 0 and "PROVEN" in run.text, run.text
-    assert "391" in product()
+    assert "391" in ask()

@@ -1,0 +1,21 @@
+#!/bin/sh
+# Copyright (c) 2026, tandem.spark contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Docker as it can run in a node ($1 is the tree): engines have the host's network, so it needs no bridge, no filter and no
+# setting of the kernel. Without the storage that is named it shall not start: its way out copies an image for each container.
+set -eu
+root=$1
+mkdir -p "$root/etc/docker"
+cat > "$root/etc/docker/daemon.json" <<'JSON'
+{
+  "bridge": "none",
+  "ip-forward": false,
+  "iptables": false,
+  "storage-driver": "overlay2"
+}
+JSON
+chroot "$root" systemctl --quiet enable docker.service
+# On the node where an image is made, a test starts it.
+chroot "$root" systemctl --quiet disable docker-registry.service
