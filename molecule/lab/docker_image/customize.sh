@@ -11,11 +11,14 @@ mkdir -p "$root/etc/docker"
 cat > "$root/etc/docker/daemon.json" <<'JSON'
 {
   "bridge": "none",
+  "default-runtime": "lab",
   "ip-forward": false,
   "iptables": false,
+  "runtimes": {"lab": {"path": "/usr/local/lib/lab/runc"}},
   "storage-driver": "overlay2"
 }
 JSON
+install -D "$(dirname "$0")/runc" "$root/usr/local/lib/lab/runc"
 chroot "$root" systemctl --quiet enable docker.service
 # On the node where an image is made, a test starts it.
 chroot "$root" systemctl --quiet disable docker-registry.service
