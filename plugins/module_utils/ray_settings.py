@@ -43,7 +43,10 @@ PORTS = {
     "metrics-export-port": 25015,
 }
 WORKERS = (25100, 25299)  # a port for each of its processes
-CLOSED = (f"{min(PORTS.values())}-{max(PORTS.values())}", f"{WORKERS[0]}-{WORKERS[1]}")
+# The head's door for clients from elsewhere, which nobody here takes: Ray opens it wherever grpc can be imported, takes 0
+# for no port (2.60.0), and would have it at 10001.
+CLIENT_PORT = 25016
+CLOSED = (f"{min(PORTS.values())}-{CLIENT_PORT}", f"{WORKERS[0]}-{WORKERS[1]}")
 
 
 class RayError(Exception):
@@ -88,6 +91,6 @@ def start_words(ray: str, rank: int, address: str, head: str) -> list[str]:
     if rank:
         return [ray, "start", f"--address={head}", *shared]
     port = head.rpartition(":")[2]
-    # No dashboard, and no door for clients from elsewhere: nothing of the cluster is for anyone but the ranks.
-    closed = ["--include-dashboard=false", "--ray-client-server-port=0"]
+    # Nothing of the cluster is for anyone but the ranks.
+    closed = ["--include-dashboard=false", f"--ray-client-server-port={CLIENT_PORT}"]
     return [ray, "start", "--head", f"--port={port}", *closed, *shared]
