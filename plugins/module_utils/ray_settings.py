@@ -43,8 +43,8 @@ PORTS = {
     "metrics-export-port": 25015,
 }
 WORKERS = (25100, 25299)  # a port for each of its processes
-# The head's door for clients from elsewhere, which nobody here takes: Ray opens it wherever grpc can be imported, takes 0
-# for no port (2.60.0), and would have it at 10001.
+# The door for clients from elsewhere, which nobody here takes: the head opens it wherever grpc can be imported, and 0
+# is no port to it (2.60.0). Unnamed it would be 10001.
 CLIENT_PORT = 25016
 CLOSED = (f"{min(PORTS.values())}-{CLIENT_PORT}", f"{WORKERS[0]}-{WORKERS[1]}")
 

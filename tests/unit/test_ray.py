@@ -36,7 +36,9 @@ START = {
 def test_the_head_holds_the_cluster_for_its_ranks_alone():
     words = ray_settings.start_words("/x/ray", 0, "192.168.177.1", "192.168.177.1:25000")
     assert words[:4] == ["/x/ray", "start", "--head", "--port=25000"] and "--block" in words
-    assert {"--include-dashboard=false", "--ray-client-server-port=25016", "--disable-usage-stats"} <= set(words)
+    assert {"--include-dashboard=false", "--ray-client-server-port=25016", "--disable-usage-stats"} <= set(
+        words
+    )
     assert "--node-ip-address=192.168.177.1" in words and "--num-gpus=1" in words
 
 

@@ -149,7 +149,9 @@ def test_the_engine_has_its_own_account_its_node_s_variables_and_the_unit_s_jour
         # All that the node has to give, which is no end of it where the machine beneath it may say so.
         locked = "grep 'Max locked' /proc/{}/limits"
         assert shell(node, locked.format(inspect(node, ".State.Pid"))) == shell(node, locked.format(1))
-        asked = json.loads(shell(node, f"docker inspect --format '{{{{json .HostConfig.Ulimits}}}}' {RANK[node]}"))
+        asked = json.loads(
+            shell(node, f"docker inspect --format '{{{{json .HostConfig.Ulimits}}}}' {RANK[node]}")
+        )
         assert {"Name": "memlock", "Hard": -1, "Soft": -1} in asked
         inside = variables(shell(node, f"docker exec {RANK[node]} env"))
         fabric = variables(shell(node, "cat /run/tandem/fabric.env"))
