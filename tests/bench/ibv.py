@@ -5,9 +5,9 @@
 
     python3 tests/bench/ibv.py
 
-Prints both figures of the same run; exits 1 where the tables are read wrongly or ours is not several times as fast. The
-limit of 100 ms is for people: how fast a machine is today is no fault of the code. The best of several runs counts, since
-a busy machine only ever adds time.
+Prints both figures of the same run; exits 1 where the tables are read wrongly or ours is not 8 times as fast. The
+limit of 100 ms is for people: how fast a machine is today is no fault of the code. The best of several runs counts,
+since a busy machine only ever adds time.
 """
 
 from __future__ import annotations
