@@ -20,6 +20,7 @@ from hands import (  # noqa: E402, F401 - after the path to it; handed on to the
     NODES,
     PROJECT,
     Run,
+    ansible,
     ask,
     lab,
     play,
