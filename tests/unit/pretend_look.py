@@ -51,7 +51,7 @@ def healthy(root: Path, spark: Spark | None = None) -> None:
     put(root / "proc/meminfo", (root / "proc/meminfo").read_text().replace("MemFree", "MemAvailable"))
     put(root / "proc/vmstat", "pswpin 120\npswpout 3")
     status = (root / "var/lib/dpkg/status").read_text().rstrip("\n")
-    more = [package("iproute2", "6.1.0"), package("iputils-ping", "3:20240117")]
+    more = [package("iproute2", "6.1.0"), package("iputils-ping", "3:20240117"), package("nftables", "1.0.9")]
     put(root / "var/lib/dpkg/status", "\n".join([status, "", *more]))
 
 
@@ -59,7 +59,7 @@ def look(monkeypatch, root: Path, answers: Mapping[str, str] = {}, log: str = ""
     """Every part of one look; `answers` replaces what the commands of a healthy node say."""
     known = {**HEALTHY_ANSWERS, **answers}
 
-    def ask(argv, *_timeout):
+    def ask(argv, *_timeout, **_how):
         line = " ".join(argv)
         fitting = [name for name in known if line == name or (name != "nvidia-smi" and line.startswith(name))]
         return commands.Answer(0, known[fitting[0]]) if fitting else commands.Answer(None, "")

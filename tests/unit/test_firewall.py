@@ -99,7 +99,7 @@ def test_rays_ports_are_closed_on_every_rank():
     for rank in (0, 1):
         made = firewall.rules(firewall.wish_of({**PLAN, "rank": rank}, (), (), (), ray_settings.CLOSED))
         (closed,) = [rule for rule in made if rule.startswith("tcp dport") and rule.endswith("drop")]
-        assert closed.endswith("25002, 25010-25015, 25100-25299 } drop")
+        assert closed.endswith("25002, 25010-25016, 25100-25299 } drop")
 
 
 def test_one_rank_alone_has_loopback():
