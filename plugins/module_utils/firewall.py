@@ -131,17 +131,17 @@ def text(wish: Wish) -> str:
     lines = rules(wish)
     name = " ".join(TABLE)
     mark = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-    chain = "\n".join(f"\t\t{line}" for line in lines)
+    chain = "\n".join(f"        {line}" for line in lines)
     return f"""# Written by tandem.spark (role access); changes made here are overwritten.
 table {name}
 delete table {name}
 table {name} {{
-	chain {_MARK}{mark} {{
-	}}
-	chain input {{
-		type filter hook input priority filter; policy accept;
+    chain {_MARK}{mark} {{
+    }}
+    chain input {{
+        type filter hook input priority filter; policy accept;
 {chain}
-	}}
+    }}
 }}
 """
 
