@@ -108,7 +108,8 @@ def _from(networks: Sequence[str], what: str) -> list[str]:
 def rules(wish: Wish) -> list[str]:
     """The rules in their order, a line each."""
     limited = [port for port, networks in wish.opened.items() if networks is not None]
-    ports = f"tcp dport {_set(sorted({*wish.internal, *limited}, key=lambda each: int(str(each).split('-', maxsplit=1)[0])))}"
+    named = sorted({*wish.internal, *limited}, key=lambda each: int(str(each).partition("-")[0]))
+    ports = f"tcp dport {_set(named)}"
     made = ['iifname "lo" accept']
     if wish.rails and wish.peers:
         made.append(f"iifname {_names(wish.rails)} ip saddr {_set(wish.peers)} {ports} accept")
