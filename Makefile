@@ -47,7 +47,7 @@ rehearse-purge: ## the same, and every cache
 	rm -rf ~/.cache/tandem
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
-.PHONY: test test-all static format lint sanity unit bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune container ray
+.PHONY: test test-all static format lint sanity unit coverage bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune container ray
 .PHONY: docs findings profiles flags recovery
 # What is timed comes first and alone. Then what needs no engine on nodes runs beside what does, in a scheduling group of
 # its own (autogroup; nice counts inside one only) that gives way, since engines that stand still are what tests look for.
@@ -79,7 +79,10 @@ lint: env ## ruff, yamllint, shellcheck, ansible-lint and the changelog fragment
 	ansible-lint --strict --offline
 
 unit: env ## the tables, the artefact's files, the lists and the specs
-	$(PYTEST) --cov --cov-report=term -m "$${TANDEM_TESTS:-not long}" tests/unit
+	$(PYTEST) -m "$${TANDEM_TESTS:-not long}" tests/unit
+
+coverage: env ## the unit tests once more, with what they leave out
+	$(PYTEST) --cov --cov-report=term tests/unit
 
 findings: env ## write docs/findings.md anew from the catalogue of findings
 	python docs/findings.py

@@ -257,26 +257,34 @@ def test_the_longest_prefills_are_no_fault():
     assert guard()["epoch"] == epoch
 
 
-def cost(node: str) -> tuple[float, float]:
-    """(MiB resident, share of a core) of a guard in a minute in which nothing happens."""
-    look = "cd /proc/$(systemctl show -p MainPID --value tandem-guard) && grep VmRSS status && cut -d' ' -f14,15 stat"
-    before = shell(node, look).split()
-    time.sleep(60)
-    after = shell(node, look).split()
-    ticks = sum(map(int, after[3:])) - sum(map(int, before[3:]))
-    return int(after[1]) / 1024, ticks / os.sysconf("SC_CLK_TCK") / 60
+SPENT = "cd /proc/$(systemctl show -p MainPID --value tandem-guard) && grep VmRSS status && cut -d' ' -f14,15 stat"
 
 
-@pytest.mark.parametrize("node", [HEAD, WORKER])
-def test_a_guard_is_small(node):
-    """A core that others use as well takes longer for the same, so the best of three minutes counts."""
+def spent(node: str) -> tuple[float, int]:
+    """(MiB resident, ticks of a core so far) of a guard."""
+    words = shell(node, SPENT).split()
+    return int(words[1]) / 1024, sum(map(int, words[3:]))
+
+
+def test_a_guard_is_small():
+    """In a minute in which nothing happens.
+
+    A core that others use as well takes longer for the same, so the best of three minutes counts.
+    """
     wait_for("a pair that serves", ready, 300)
+    small: set[str] = set()
     for _minute in range(3):
-        rss_mib, share = cost(node)
-        print(f"\nguard on {node}: {rss_mib:.1f} MiB resident, {share:.2%} of a core")
-        if share <= 0.005:
-            break
-    assert rss_mib <= 25 and share <= 0.005
+        before = {node: spent(node) for node in (HEAD, WORKER)}
+        time.sleep(60)
+        for node, (_mib, ticks_before) in before.items():
+            rss_mib, ticks = spent(node)
+            share = (ticks - ticks_before) / os.sysconf("SC_CLK_TCK") / 60
+            print(f"\nguard on {node}: {rss_mib:.1f} MiB resident, {share:.2%} of a core")
+            if rss_mib <= 25 and share <= 0.005:
+                small.add(node)
+        if small == {HEAD, WORKER}:
+            return
+    assert small == {HEAD, WORKER}
 
 
 @pytest.mark.long

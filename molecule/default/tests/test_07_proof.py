@@ -43,8 +43,3 @@ def test_a_rejected_release_is_not_tried_twice_unasked():
     run = site("-e", "tandem_checkpoint_path=/srv/models/lab-count")
     assert run.code != 0 and "was rejected before" in run.text and "tandem_retry_rejected=true" in run.text
     assert {node: state(node) for node in NODES} == before
-
-
-def test_the_pair_is_quiet_after_all_that():
-    run = site()
-    assert run.code == 0 and run.changed == dict.fromkeys(NODES, 0), run.text

@@ -104,6 +104,7 @@ def test_a_release_that_was_never_proven_is_no_way_back():
     assert "Release 0123456789abcdef was not proven" in run.text and released(HEAD)["applied"] in run.text
 
 
+@pytest.mark.long
 def test_one_rank_that_is_down_restarts_the_group_once_and_in_order():
     began = float(shell(HEAD, "date +%s.%N"))
     shell(WORKER, f"systemctl stop {UNITS[WORKER]}")

@@ -28,6 +28,9 @@ def test_a_pair_that_was_rebooted_is_proved_again_without_a_restart():
         assert links[node].split().count("9000") == 2
         up = f"systemctl is-active {UNITS[node]}"
         wait_for("the unit", lambda node=node, up=up: shell(node, up, check=False) == "active", 60)
+        assert shell(node, ". /run/tandem/fabric.env; echo $NCCL_IB_GID_INDEX") == "3", (
+            "what test_03_gids moved"
+        )
     since = {node: started(node) for node in NODES}
     run = site()
     assert run.code == 0, run.text
