@@ -29,8 +29,8 @@ from . import (
     records,
     shared_memory,
     status,
+    status_data,
     status_judgement,
-    status_text,
 )
 from .engine_log import read_log
 from .findings import Finding, finding
@@ -222,4 +222,4 @@ def rank(question: Question) -> Part:
         return {"status": None}, []
     seen = status.look(root)
     notes: list[Finding] = status_judgement.judge(seen)
-    return {"status": status_text.as_dict(seen, notes)}, notes
+    return {"status": status_data.as_dict(seen, notes)}, notes

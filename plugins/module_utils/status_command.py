@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from . import status, status_text
+from . import status, status_data, status_text
 from .status_judgement import judge, proven
 
 NAME = "status"
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     seen = status.look(arguments.root)
     findings = judge(seen)
-    told = status_text.as_dict(seen, findings)
+    told = status_data.as_dict(seen, findings)
     if arguments.json:
         print(json.dumps(told, indent=1))
     else:

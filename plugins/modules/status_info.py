@@ -102,13 +102,13 @@ status:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.tandem.spark.plugins.module_utils import status, status_judgement, status_text
+from ansible_collections.tandem.spark.plugins.module_utils import status, status_data, status_judgement
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
     seen = status.look(Path(module.params["root"]))
-    module.exit_json(changed=False, status=status_text.as_dict(seen, status_judgement.judge(seen)))
+    module.exit_json(changed=False, status=status_data.as_dict(seen, status_judgement.judge(seen)))
 
 
 if __name__ == "__main__":

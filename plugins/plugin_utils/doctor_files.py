@@ -26,11 +26,6 @@ from ansible_collections.tandem.spark.plugins.plugin_utils.anonymise import (
 )
 from ansible_collections.tandem.spark.plugins.plugin_utils.doctor_page import page
 
-try:
-    import jmespath
-except ImportError:
-    jmespath = None  # query() says so
-
 PREFIX = "tandem_doctor_"
 
 
@@ -65,11 +60,13 @@ def unknown_options(names: Iterable[str], known: Iterable[str]) -> list[str]:
 
 def query(expression: str, report: Mapping[str, Any]) -> Any:
     """The answer of a jmespath expression; DoctorError where it is none."""
-    if jmespath is None:
+    try:
+        import jmespath  # here, since a look without a question does not need it
+    except ImportError as error:
         raise DoctorError(
             "The controller's Python has no jmespath, which tandem_doctor_query needs. Install it with "
             "`pip install --require-hashes -r requirements/runtime.txt`."
-        )
+        ) from error
     try:
         return jmespath.search(expression, report)
     except (jmespath.exceptions.JMESPathError, TypeError, ValueError, RecursionError) as error:

@@ -17,6 +17,7 @@ from ansible_collections.tandem.spark.plugins.module_utils import (
     engine_state,
     records,
     status,
+    status_data,
     status_text,
 )
 from ansible_collections.tandem.spark.plugins.module_utils.engine_log import read_log
@@ -100,7 +101,7 @@ def ids(look):
 @pytest.mark.parametrize("look", [seen(), worker()])
 def test_a_rank_that_runs_what_was_proven_for_this_start(look):
     assert judge(look) == []
-    page = "\n".join(status_text.lines(status_text.as_dict(look, [])))
+    page = "\n".join(status_text.lines(status_data.as_dict(look, [])))
     assert page.splitlines()[-1].startswith(
         "PROVEN    this rank runs the release that was proven for this very"
     )
@@ -119,7 +120,7 @@ def test_green_lights_alone_are_never_enough():
     look = seen(engine=engine(proof=None))
     assert look.unit["active"] == "active" and look.api.health == 200 and look.log.ready
     assert ids(look) == ["status.proof.none"] and not proven(judge(look))
-    page = "\n".join(status_text.lines(status_text.as_dict(look, judge(look))))
+    page = "\n".join(status_text.lines(status_data.as_dict(look, judge(look))))
     assert "PROVEN " not in page and "healthy" not in page and "NOT SO" in page
 
 
@@ -189,7 +190,7 @@ ELSEWHERE = [{**NOW, "driver": "580.126.09", "boot_options": "splash"}]
 def test_each_thing_that_is_not_so(look, wanted, words):
     (found,) = [each for each in judge(look) if each.severity == "error"]
     assert found.id == wanted and words in f"{found.summary} {found.evidence}"
-    page = list(status_text.lines(status_text.as_dict(look, judge(look))))
+    page = list(status_text.lines(status_data.as_dict(look, judge(look))))
     assert any(line.startswith("error     ") and words in line for line in page)
 
 
@@ -376,7 +377,7 @@ def test_the_counters_of_the_head(tmp_path):
 
 
 def looked(look):
-    return {"status": status_text.as_dict(look, judge(look))}
+    return {"status": status_data.as_dict(look, judge(look))}
 
 
 def test_a_table_for_each_group():
