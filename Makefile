@@ -48,7 +48,7 @@ rehearse-purge: ## the same, and every cache
 
 # -- the tests, cheap ones first ---------------------------------------------------------------------------------------
 .PHONY: test test-all static format lint sanity unit coverage bench-self tools engine-cli lab-test molecule rails rdma driver build-lab boot faults tune container ray
-.PHONY: docs findings profiles flags recovery
+.PHONY: docs site findings profiles flags recovery
 # What is timed comes first and alone. Then what needs no engine on nodes runs beside what does, in a scheduling group of
 # its own (autogroup; nice counts inside one only) that gives way, since engines that stand still are what tests look for.
 test: env bench-self ## all of them (root, for the lab)
@@ -98,6 +98,19 @@ flags: env ## write anew which flags each release of vLLM knows, asked of its ow
 
 docs: env ## every module, plugin and role page is complete and its references hold
 	antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs all --skip-rstcheck .
+
+SITE := build/site
+site: env ## docs/ and the pages of modules, plugins and roles as one site, warnings are errors
+	rm -rf $(SITE)
+	mkdir -p -m 755 $(SITE)/pages/collections
+	antsibull-docs collection --use-current --fail-on-error --no-breadcrumbs --squash-hierarchy \
+	    --dest-dir $(SITE)/pages/collections tandem.spark
+	cp docs/*.md docs/site/*.md $(SITE)/pages/
+	for page in README CONTRIBUTING; do sed 's|(docs/|(|g' $$page.md >$(SITE)/pages/$$page.md; done
+	install -D -t $(SITE)/pages/examples examples/README.md
+	sed -Ei 's/\[([a-z0-9-]+)\]\(\1\)/`\1`/' $(SITE)/pages/examples/README.md  # folders are no pages
+	sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs/site $(SITE)/pages $(SITE)/html
+	@echo "$(SITE)/html/index.html"
 
 sanity: env ## ansible-test sanity on the built artefact
 	tests/sanity.sh
@@ -174,4 +187,4 @@ ray: env ## a pair from processes to a cluster of Ray and back, with real Ray on
 	LAB=$(or $(LAB),tandem)-ray molecule test --scenario-name ray
 
 test-all: export TANDEM_TESTS := long or not long
-test-all: test rails rdma driver build-lab boot faults tune container ray ## the same with the tests that take long (root, for the lab)
+test-all: test site rails rdma driver build-lab boot faults tune container ray ## the same with the tests that take long (root, for the lab)
