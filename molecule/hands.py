@@ -11,8 +11,11 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 PROJECT = Path(__file__).parents[1]
 LAB_PROGRAM = PROJECT / "molecule" / "lab" / "lab.py"
@@ -21,6 +24,7 @@ INVENTORY = Path(
 )
 NODES = ("spark-a", "spark-b")
 API = "http://192.168.50.11:8888"
+JOURNALS = "journalctl --no-pager -o cat -n 80 -u 'tandem-*'"
 # Molecule asks for colours, which would stand between the words that the tests look for.
 os.environ.update(ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1")
 
@@ -44,6 +48,20 @@ def lab(*words: str, check: bool = True) -> str:
 def shell(node: str, script: str, check: bool = True) -> str:
     """Runs a shell script inside a node, without any network, and returns what it printed."""
     return lab("exec", node, "--", "sh", "-c", script, check=check).strip()
+
+
+def shows(script: str) -> Callable:
+    """A `pytest_runtest_makereport` for a conftest: a failure shows what the script prints on every node."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(item, call):
+        report = yield
+        if report.when == "call" and report.failed:
+            for node in NODES:
+                report.sections.append((f"traces of {node}", shell(node, script, check=False)))
+        return report
+
+    return pytest_runtest_makereport
 
 
 @dataclass(frozen=True)

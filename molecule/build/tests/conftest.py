@@ -6,21 +6,11 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
 
-from hands import NODES, shell  # noqa: E402 - after the path to it
+from hands import shows  # noqa: E402 - after the path to it
 
 TRACES = """journalctl --no-pager --lines=40 --unit=tandem-build.service; cat /run/tandem-build/state.json
 tail -n 30 /var/lib/tandem/build/log/*.log; df -h /var/lib/tandem/build"""
 
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """A failure shows what the builder and its compilers said last."""
-    report = yield
-    if report.when == "call" and report.failed:
-        for node in NODES:
-            report.sections.append((f"build of {node}", shell(node, TRACES, check=False)))
-    return report
+pytest_runtest_makereport = shows(TRACES)

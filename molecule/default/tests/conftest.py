@@ -16,6 +16,7 @@ pytest.register_assert_rewrite("rails_tests", "faults_tests")
 from hands import (  # noqa: E402, F401 - after the path to it; handed on to the tests
     API,
     INVENTORY,
+    JOURNALS,
     LAB_PROGRAM,
     NODES,
     PROJECT,
@@ -25,6 +26,7 @@ from hands import (  # noqa: E402, F401 - after the path to it; handed on to the
     lab,
     play,
     shell,
+    shows,
     wait_for,
 )
 
@@ -51,15 +53,4 @@ def site(*words: str) -> Run:
     return play("site.yml", *words)
 
 
-def journal(node: str) -> str:
-    return shell(node, f"journalctl --no-pager -o cat -n 60 -u {UNITS[node]}", check=False)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """A failure shows the journal of the units, which is where the reason is."""
-    report = yield
-    if report.when == "call" and report.failed:
-        for node in NODES:
-            report.sections.append((f"journal of {UNITS[node]} on {node}", journal(node)))
-    return report
+pytest_runtest_makereport = shows(JOURNALS)

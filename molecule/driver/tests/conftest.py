@@ -6,21 +6,11 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
 
-from hands import NODES, shell  # noqa: E402 - after the path to it
+from hands import shows  # noqa: E402 - after the path to it
 
 TRACES = """cat /var/lib/tandem/driver.json; tail -n 20 /var/log/apt/term.log
 grub-editenv - list; cat /proc/sys/kernel/osrelease /proc/driver/nvidia/version"""
 
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """A failure shows what every node remembers, and what apt said last."""
-    report = yield
-    if report.when == "call" and report.failed:
-        for node in NODES:
-            report.sections.append((f"driver of {node}", shell(node, TRACES, check=False)))
-    return report
+pytest_runtest_makereport = shows(TRACES)
